@@ -98,6 +98,9 @@ pub struct Description {
     /// Whether it takes pairs of nodes as seeds ([`SeedSet::of_pairs`](crate::SeedSet::of_pairs)): a batching operator samples
     /// them, a transferring operator moves them with their mini-batch, and a training operator trains on them.
     pub takes_pairs: bool,
+    /// Whether it is a batching operator that takes rows of a task as seeds ([`SeedSet::of_rows`](crate::SeedSet::of_rows)): what it samples
+    /// for each is no later than the row's time.
+    pub takes_rows: bool,
     /// Whether it is a training operator with a model of its own (`--model custom`), and trains no other.
     pub own_model: bool,
     /// Its own options.
@@ -133,6 +136,7 @@ impl Description {
             samplers: &[SamplingSpec::NEIGHBOR],
             interchangeable: false,
             takes_pairs: false,
+            takes_rows: false,
             own_model: false,
             options: &[],
             counters: &[],
@@ -175,6 +179,19 @@ impl Description {
     /// are those of the graph without the edges that they exclude.
     pub const fn taking_pairs(mut self) -> Self {
         self.takes_pairs = true;
+        self
+    }
+
+    /// The same batching operator, which takes rows of a task as seeds. One without the claim is never built for them
+    /// ([`Description::check_seeds`]); of one that has it, `morphgl_conformance::batching` proves that no edge or node of a row's tree is later
+    /// than the row.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of phase Batching; in a constant, at compile time.
+    pub const fn taking_rows(mut self) -> Self {
+        assert!(matches!(self.build, Build::Batching(_)), "an operator that samples within times makes mini-batches");
+        self.takes_rows = true;
         self
     }
 
@@ -281,13 +298,17 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// Pairs, which it does not take.
+    /// Pairs that it does not take; of a batching operator rows of a task, whose mini-batches others take as those of nodes.
     pub fn check_seeds(&self, seeds: &SeedSet) -> Result<()> {
-        if seeds.pairs().is_none() || self.takes_pairs {
-            return Ok(());
-        }
-        let cure = "name an operator that does, which `morphgl ops --json` lists by takes_pairs, or name none";
-        Err(Error::setting(&self.key, format!("it does not take pairs of nodes as seeds; {cure}")))
+        let (what, claim) = match () {
+            () if seeds.pairs().is_some() && !self.takes_pairs => ("pairs of nodes as seeds", "takes_pairs"),
+            () if seeds.rows().is_some() && !self.takes_rows && self.key.phase == Phase::Batching => {
+                ("rows of a task, which are nodes at times, as seeds", "takes_rows")
+            }
+            () => return Ok(()),
+        };
+        let cure = format!("name an operator that does, which `morphgl ops --json` lists by {claim}, or name none");
+        Err(Error::setting(&self.key, format!("it does not take {what}; {cure}")))
     }
 
     /// Checks names and types of the options given to the operator, an object by name or `null`.

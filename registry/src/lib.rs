@@ -17,6 +17,7 @@ mod option;
 mod pairs;
 mod place;
 mod route;
+mod rows;
 mod sampling;
 mod settings;
 mod training;
@@ -41,6 +42,7 @@ pub use option::{OptionRole, OptionSpec, OptionType, check_options};
 pub use pairs::{BatchPairs, NegativeDistribution, PairSeeds, PairSettings};
 pub use place::{At, Place};
 pub use route::Route;
+pub use rows::RowSeeds;
 pub use sampling::SamplingSpec;
 pub use settings::{
     CustomSettings, Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, Sampling, SeedSet,

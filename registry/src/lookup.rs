@@ -157,6 +157,11 @@ impl Registry {
         keys.into_iter().all(|key| self.find(key).is_some_and(|o| o.description.takes_pairs))
     }
 
+    /// Whether the batching operator of the route takes rows of a task as seeds: other routes are left out of a run on rows.
+    pub fn takes_rows(&self, route: &Route) -> bool {
+        self.find(&route.batching).is_some_and(|o| o.description.takes_rows)
+    }
+
     /// Checks names and types of the options given to an operator, by name.
     ///
     /// # Errors
@@ -202,7 +207,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// As [`Registry::get`], a key of another phase, pairs as seeds of an operator that does not take them, or the operator's own.
+    /// As [`Registry::get`], a key of another phase, pairs or rows as seeds of an operator that does not take them, or the operator's own.
     pub fn batching(&self, key: &Key, context: &BatchingContext) -> Result<Box<dyn Batching>> {
         let description = self.get(key)?;
         let Build::Batching(build) = description.build else { return Err(wrong_phase(key, Phase::Batching)) };

@@ -5,12 +5,12 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use morphgl_graph_store::PairTargets;
+use morphgl_graph_store::{PairTargets, TaskRows};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Error, OptionSpec, PairSeeds, PairSettings, Result, SamplingSpec};
+use crate::{Error, OptionSpec, PairSeeds, PairSettings, Result, RowSeeds, SamplingSpec};
 
 /// Neighbours sampled per node at one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -416,7 +416,8 @@ impl FromStr for Fanouts {
 
 crate::error::serialized_as_text!(Fanouts);
 
-/// Seeds of an epoch: nodes, of which one that is given several times (oversampling) is a seed as often, or pairs of nodes.
+/// Seeds of an epoch: nodes, of which one that is given several times (oversampling) is a seed as often, rows of a task, which are nodes at
+/// times, or pairs of nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeedSet {
     seeds: Seeds,
@@ -428,6 +429,7 @@ pub struct SeedSet {
 enum Seeds {
     // Invariant: not empty, every node below the `num_nodes` of the constructor.
     Nodes(Arc<[u32]>),
+    Rows(RowSeeds),
     Pairs(PairSeeds),
 }
 
@@ -450,6 +452,25 @@ impl SeedSet {
             return Err(Error::setting(what, format!("node {v} does not exist, there are {num_nodes}")));
         }
         Ok(Self { num_repeats: num_repeats(nodes, num_nodes), seeds: Seeds::Nodes(nodes.into()) })
+    }
+
+    /// Checks rows of a task, by their numbers among `all` of a dataset of `num_nodes` nodes; `what` names them in errors. A seed is the node
+    /// of its row, and what is sampled for it is no later than the row's time. Operators say by
+    /// [`Description::takes_rows`](crate::Description::takes_rows) that they take such seeds.
+    ///
+    /// # Errors
+    ///
+    /// No row, or one that does not exist; rows of another graph.
+    ///
+    /// # Complexity
+    ///
+    /// O(rows given) time, a byte per node of the graph.
+    pub fn of_rows(what: &str, rows: &[u32], all: &TaskRows, num_nodes: usize) -> Result<Self> {
+        let rows = RowSeeds::new(what, rows, all)?;
+        if let Some(v) = rows.nodes().iter().find(|v| **v as usize >= num_nodes) {
+            return Err(Error::setting(what, format!("node {v} does not exist, there are {num_nodes}")));
+        }
+        Ok(Self { num_repeats: num_repeats(rows.nodes(), num_nodes), seeds: Seeds::Rows(rows) })
     }
 
     /// Checks pairs (source, destination); `what` names them in errors, for example `train edges`. A mini-batch takes
@@ -499,7 +520,9 @@ impl SeedSet {
     pub fn with_targets(self, what: &str, targets: PairTargets) -> Result<Self> {
         match self.seeds {
             Seeds::Pairs(pairs) => Ok(Self { seeds: Seeds::Pairs(pairs.with_targets(what, targets)?), ..self }),
-            Seeds::Nodes(_) => Err(Error::setting(what, "targets of nodes are the dataset's; give pairs")),
+            Seeds::Nodes(_) | Seeds::Rows(_) => {
+                Err(Error::setting(what, "targets of nodes are the dataset's; give pairs"))
+            }
         }
     }
 
@@ -512,30 +535,43 @@ impl SeedSet {
     pub fn with_edge_types(self, what: &str, edge_types: &[u16]) -> Result<Self> {
         match self.seeds {
             Seeds::Pairs(pairs) => Ok(Self { seeds: Seeds::Pairs(pairs.with_edge_types(what, edge_types)?), ..self }),
-            Seeds::Nodes(_) => Err(Error::setting(what, "edge types are of pairs, not of nodes; give pairs")),
+            Seeds::Nodes(_) | Seeds::Rows(_) => {
+                Err(Error::setting(what, "edge types are of pairs, not of nodes; give pairs"))
+            }
         }
     }
 
-    /// The nodes, in the order given; of pairs the ends, source and destination of each in the order given, repeats included.
+    /// The nodes, or those of the rows, in the order given; of pairs the ends, source and destination of each in the order given, repeats
+    /// included.
     pub fn nodes(&self) -> &[u32] {
         match &self.seeds {
             Seeds::Nodes(nodes) => nodes,
+            Seeds::Rows(rows) => rows.nodes(),
             Seeds::Pairs(pairs) => pairs.ends().as_flattened(),
         }
     }
 
-    /// The pairs; `None` where the seeds are nodes.
+    /// The rows of a task; `None` where the seeds are nodes or pairs.
+    pub fn rows(&self) -> Option<&RowSeeds> {
+        match &self.seeds {
+            Seeds::Rows(rows) => Some(rows),
+            Seeds::Nodes(_) | Seeds::Pairs(_) => None,
+        }
+    }
+
+    /// The pairs; `None` where the seeds are nodes, or rows of a task.
     pub fn pairs(&self) -> Option<&PairSeeds> {
         match &self.seeds {
-            Seeds::Nodes(_) => None,
+            Seeds::Nodes(_) | Seeds::Rows(_) => None,
             Seeds::Pairs(pairs) => Some(pairs),
         }
     }
 
-    /// Number of training examples, of which a mini-batch has [`SamplerSettings::batch_size`]: pairs, or nodes.
+    /// Number of training examples, of which a mini-batch has [`SamplerSettings::batch_size`]: pairs, rows, or nodes.
     pub fn num_examples(&self) -> usize {
         match &self.seeds {
             Seeds::Nodes(nodes) => nodes.len(),
+            Seeds::Rows(rows) => rows.rows().len(),
             Seeds::Pairs(pairs) => pairs.ends().len(),
         }
     }

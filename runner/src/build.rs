@@ -16,9 +16,11 @@ use morphgl_registry::{
     Training, TrainingContext, Transferring, TransferringContext,
 };
 
+use morphgl_sampler_core::TYPED;
 use rayon::prelude::*;
 
 use crate::budget::{self, Purpose};
+use crate::examples;
 use crate::task::{Examples, Split};
 use crate::usage::Usage;
 use crate::{JobConfig, OperatorChoice, RunContext};
@@ -78,8 +80,8 @@ pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: &str) -> Resul
 ///
 /// # Errors
 ///
-/// As [`routes`], and where no operator has a custom model.
-pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<Route>> {
+/// As [`routes`], and where no operator has a custom model, or takes what the dataset's examples are.
+pub(crate) fn job_routes(registry: &Registry, config: &JobConfig, dataset: &Dataset) -> Result<Vec<Route>> {
     let JobConfig { operators, sampler, spec, .. } = config;
     let mut routes = routes(registry, operators, sampler.sampling.kind())?;
     let custom = spec.model.kind == ModelKind::Custom;
@@ -99,6 +101,18 @@ pub(crate) fn job_routes(registry: &Registry, config: &JobConfig) -> Result<Vec<
             bail!(
                 "{}: no operator here samples pairs by {kind}; `morphgl ops --json` lists those that take pairs",
                 Examples::of(&spec.model).option()
+            );
+        }
+    }
+    if examples::are_rows(dataset) {
+        // What is named refuses rows itself, by its name.
+        routes.retain(|r| operators.batching.is_some() || registry.takes_rows(r));
+        if routes.is_empty() {
+            let (kind, label) = (sampler.sampling.kind(), label(dataset));
+            bail!(
+                "{label}: no operator here samples rows of a task by {kind}; give --sampler {}, or none: `morphgl ops --json` \
+                 lists operators that take rows",
+                TYPED.name
             );
         }
     }
@@ -230,7 +244,7 @@ impl OperatorBuilder<'_> {
     /// As [`routes`] and [`OperatorBuilder::training`]; no operator has a custom model; no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let (mut first, mut left_out) = (None, String::new());
-        let mut routes = to_first_devices(job_routes(self.context.registry(), self.config)?);
+        let mut routes = to_first_devices(job_routes(self.context.registry(), self.config, self.dataset)?);
         // A device's gather pins all features and fills a cache, which one pass does not pay for.
         routes.sort_by_key(|route| (self.context.registry().is_reference(route), route.gathering));
         for route in routes {
@@ -327,7 +341,7 @@ impl OperatorBuilder<'_> {
                     false => pairs,
                 }
             }
-            None => SeedSet::new("train split", &dataset.splits.train, num_nodes),
+            None => examples::seeds("train split", &dataset.splits.train, dataset),
         };
         seeds.with_context(|| label(self.dataset))
     }

@@ -7,9 +7,7 @@ use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_model_core::{Confusion, ModelSpec, ScoreKind, Task};
 use morphgl_profile::MemoryLimit;
-use morphgl_registry::{
-    Batching, Error, MiniBatch, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
-};
+use morphgl_registry::{Batching, Error, MiniBatch, Phase, Route, SamplerSettings, Score, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::{Excess, admit};
@@ -18,7 +16,7 @@ use crate::build::OperatorBuilder;
 use crate::evaluated::Scored;
 use crate::task::{NodeTargets, Split};
 use crate::usage::Usage;
-use crate::{Evaluated, Group, edges, links};
+use crate::{Evaluated, Group, edges, examples, links};
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,11 +32,25 @@ pub enum Evaluation {
 }
 
 impl Evaluation {
-    /// Refuses a score that is none of the task's, one that needs the outputs of all nodes at once where mini-batches are scored, and
+    /// Whether it keeps the outputs of a split, which scores other than of sums read: with all neighbours; on mini-batches of links, and of rows
+    /// of a task.
+    pub(crate) fn keeps_outputs(self, task: Task, dataset: &Dataset) -> bool {
+        match self {
+            Self::Full => true,
+            Self::Sampled => task == Task::Link || examples::are_rows(dataset),
+            Self::None => false,
+        }
+    }
+
+    /// Refuses a score that is none of the task's, all neighbours of rows of a task, a score that needs the outputs of all nodes at once where mini-batches are scored, and
     /// edges there.
-    pub(crate) fn check(self, score: ScoreKind, model: &ModelSpec) -> Result<()> {
+    pub(crate) fn check(self, score: ScoreKind, model: &ModelSpec, dataset: &Dataset) -> Result<()> {
         let task = model.task;
         score.check(task).map_err(|e| Usage::error(format!("--{e}")))?;
+        if self == Evaluation::Full && examples::are_rows(dataset) {
+            let why = "rows of a task are scored within their times, which all neighbours are not";
+            return Err(Usage::error(format!("--evaluation full: {why}; use --evaluation sampled or none")));
+        }
         if self == Evaluation::Sampled && model.learns_edges() {
             let cure = "use --evaluation full, with more --memory if need be, or none";
             return Err(Usage::error(format!(
@@ -56,7 +68,7 @@ impl Evaluation {
         }
         // Where nothing is evaluated, nobody has asked for the task's usual score.
         let unread = self == Evaluation::None && score == ScoreKind::usual(task);
-        if self == Evaluation::Full || score.is_of_sums() || unread {
+        if self == Evaluation::Full || score.is_of_sums() || unread || self.keeps_outputs(task, dataset) {
             return Ok(());
         }
         let why = "it is computed of the logits of all nodes, which evaluation on sampled mini-batches does not keep";
@@ -168,14 +180,35 @@ impl Sampled<'_> {
         links::scored(self.training, dataset, model, splits, &mut embed, kinds)
     }
 
-    /// As [`Sampled::scored_links`], what training keeps of validation and test.
-    pub(crate) fn links(&mut self, score: ScoreKind) -> Result<Vec<Evaluated>> {
-        let all = self.scored_links(&[Split::Valid, Split::Test], &[score])?;
-        of_first(&all, self.group, score)
+    /// Scores splits of rows of a task by the outputs of mini-batches within their times.
+    pub(crate) fn scored_rows(&mut self, splits: &[Split], kinds: &[ScoreKind]) -> Result<Vec<Scored>> {
+        let (dataset, model) = (self.builder.dataset, &self.builder.config.spec.model);
+        let width = model.num_classes;
+        let mut scored = Vec::new();
+        for split in splits {
+            let rows = split.nodes(dataset);
+            let (targets, outputs) = (NodeTargets::of(dataset, model.task, rows)?, self.outputs(rows)?);
+            let predicted = targets.predicted(&outputs, (0, rows.len()), width);
+            let sums = self.training.score_logits(predicted.logits(), predicted.targets(), width)?;
+            scored.push(Scored::of(sums, &predicted, model.task, kinds));
+        }
+        Ok(scored)
     }
 
-    /// Outputs of nodes, `[nodes, width]`; with a group, each trainer computes those of its part of the mini-batches.
-    fn outputs(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+    /// What training keeps of validation and test: of links as [`Sampled::scored_links`], of rows as [`Sampled::scored_rows`].
+    pub(crate) fn kept(&mut self, score: ScoreKind) -> Result<(Vec<Evaluated>, Option<Confusion>)> {
+        let splits = [Split::Valid, Split::Test];
+        let mut all = match self.builder.config.spec.model.task {
+            Task::Link => self.scored_links(&splits, &[score])?,
+            _ => self.scored_rows(&splits, &[score])?,
+        };
+        let scores = of_first(&all, self.group, score)?;
+        let last = all.iter().rposition(|scored| scored.sums.count > 0);
+        Ok((scores, last.and_then(|last| all.swap_remove(last).confusion)))
+    }
+
+    /// Outputs of examples, `[examples, width]`; with a group, each trainer computes those of its part of the mini-batches.
+    pub(crate) fn outputs(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         if nodes.is_empty() {
             return Ok(Vec::new());
         }
@@ -213,7 +246,8 @@ impl Sampled<'_> {
 
     fn batching(&self, set: &[u32]) -> Result<Box<dyn Batching>> {
         let (builder, route) = (self.builder, self.route);
-        let seeds = SeedSet::new("nodes to evaluate", set, builder.dataset.num_nodes())?;
+        let what = format!("{}s to evaluate", examples::noun(builder.dataset));
+        let seeds = examples::seeds(&what, set, builder.dataset)?;
         let settings = SamplerSettings { shuffle: false, ..builder.config.sampler.clone() };
         let gather = builder.carries_features(route) && route.gathering == Phase::Batching;
         builder.batching_of(route, seeds, settings, gather, self.purpose)

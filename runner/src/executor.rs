@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
 use morphgl_layer_split::SplitStatistics;
-use morphgl_model_core::{ScoreKind, count_reduction};
+use morphgl_model_core::{Confusion, ScoreKind, count_reduction};
 use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner, Schedule};
 use morphgl_registry::{BatchId, Key, Route, Score, Training, Transferring, VirtualClock};
 
@@ -484,9 +484,14 @@ impl Executor {
         self.with_sampled(max_workers, |sampled| sampled.scores(sets))
     }
 
-    /// As [`Executor::sampled`], validation and test of links: their sums, and the value of `score`.
-    pub(crate) fn sampled_links(&mut self, score: ScoreKind, max_workers: Option<usize>) -> Result<Vec<Evaluated>> {
-        self.with_sampled(max_workers, |sampled| sampled.links(score))
+    /// As [`Executor::sampled`], validation and test of links, or of rows of a task: their sums, the value of `score`, and how classes are
+    /// predicted.
+    pub(crate) fn sampled_outputs(
+        &mut self,
+        score: ScoreKind,
+        max_workers: Option<usize>,
+    ) -> Result<(Vec<Evaluated>, Option<Confusion>)> {
+        self.with_sampled(max_workers, |sampled| sampled.kept(score))
     }
 
     fn with_sampled<R>(

@@ -17,7 +17,7 @@ use morphgl_registry::{
 use crate::budget::{self, Purpose};
 use crate::build::{OperatorBuilder, job_routes, label, layers_mismatch, left_on_disk, takes_shards, to_first_devices};
 use crate::usage::Usage;
-use crate::{Group, JobConfig, RunContext, task};
+use crate::{Group, JobConfig, RunContext, examples, task};
 
 /// Tolerance of a cache's size: a difference of at most 1 / `SAME` of it does not rebuild the operator.
 const SAME: u64 = 100;
@@ -54,7 +54,7 @@ impl Job {
     /// or no route that can be built, for the first one's reason.
     pub fn new(context: &RunContext, dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let context = context.clone();
-        let mut routes = job_routes(context.registry(), &config)?;
+        let mut routes = job_routes(context.registry(), &config, &dataset)?;
         // A machine that is described has no routes between devices but those of devices with roles, and one that is named.
         let named = config.operators.transferring.is_some();
         routes.retain(|r| !r.is_between_devices() || config.roles || named || context.machine().is_none());
@@ -179,7 +179,9 @@ impl Job {
     /// Refuses training nodes that repeat and have an edge to themselves, where attention replaces such edges: in a mini-batch that of
     /// the second occurrence comes from the first one, and would not be replaced.
     fn check_repeats(&self) -> Result<()> {
-        if self.config.spec.model.kind != ModelKind::Gat || self.config.pairs.is_some() {
+        // Rows of a task have trees of their own, in which no node repeats.
+        let are_nodes = self.config.pairs.is_none() && !examples::are_rows(&self.dataset);
+        if self.config.spec.model.kind != ModelKind::Gat || !are_nodes {
             return Ok(());
         }
         let (dataset, topology) = (&self.dataset, &self.dataset.topology);

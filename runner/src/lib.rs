@@ -11,6 +11,7 @@ mod edges;
 mod engine;
 mod evaluate;
 mod evaluated;
+mod examples;
 mod executor;
 mod factored;
 mod group;

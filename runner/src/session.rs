@@ -203,7 +203,7 @@ impl Session {
 
     fn batch(&self) -> MiniBatches<'_> {
         let run = self.like.as_ref().map(|configured| &configured.job.sampler);
-        MiniBatches { options: &self.config.planning.batch, run, model: self.config.planning.model.model }
+        MiniBatches { run, ..MiniBatches::by(&self.config.planning.batch, self.config.planning.model.model) }
     }
 
     fn planned(&self) -> Planned<'_> {

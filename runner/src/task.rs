@@ -16,6 +16,7 @@ const RANDOM_FEATURES: usize = 64;
 /// What the examples of a mini-batch are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Examples {
+    /// Nodes, or rows of the dataset's task, which are nodes at times.
     Nodes,
     /// Pairs that exist, and drawn ones that do not.
     Links,
@@ -64,7 +65,7 @@ impl Split {
         ["train", "valid", "test"][self as usize]
     }
 
-    /// Its nodes.
+    /// Its nodes, or its rows of the dataset's task.
     pub(crate) fn nodes(self, dataset: &Dataset) -> &[u32] {
         let splits = &dataset.splits;
         [&splits.train, &splits.valid, &splits.test][self as usize]
@@ -343,6 +344,11 @@ fn has_relations(decoder: Decoder, dataset: &Dataset) -> bool {
 fn with_pairs(dataset: Arc<Dataset>, learned: Learned, context: &RunContext) -> anyhow::Result<Arc<Dataset>> {
     let Learned { examples, kind, relations, .. } = learned;
     let mut own = (*dataset).clone();
+    if own.task_rows.take().is_some() {
+        // Labels, targets and splits are those of the rows.
+        let Dataset { labels, num_classes, targets, splits, .. } = Dataset::new("", own.topology.clone());
+        own = Dataset { labels, num_classes, targets, splits, ..own };
+    }
     let without_layers = kind == ModelKind::Embedding;
     let embeds = kind.is_typed() || without_layers || relations && own.edges.have_types(&own.topology);
     let is_whole = own.edges.is_empty();

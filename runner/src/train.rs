@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::{CountersByOperator, EpochReport, EpochRow, Event, Stop, TrainingState, add_counters};
-use morphgl_model_core::{Confusion, LrScheduleKind, ModelSpec, Plateau, Task};
+use morphgl_model_core::{Confusion, LrScheduleKind, ModelSpec, Plateau};
 use morphgl_registry::NamedTensor;
 use serde::{Deserialize, Serialize};
 
@@ -285,9 +285,9 @@ impl Trainer {
     fn evaluate(&mut self) -> Result<EpochScores> {
         let dataset = std::sync::Arc::clone(&self.executor.dataset);
         let (scores, confusion) = match self.options.evaluation {
-            Evaluation::Sampled if self.executor.config.spec.model.task == Task::Link => {
+            Evaluation::Sampled if Evaluation::Sampled.keeps_outputs(self.model().task, &dataset) => {
                 let TrainOptions { score, evaluation_workers, .. } = self.options;
-                (self.executor.sampled_links(score, evaluation_workers)?, None)
+                self.executor.sampled_outputs(score, evaluation_workers)?
             }
             Evaluation::Sampled => {
                 let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];

@@ -15,7 +15,7 @@ use morphgl_execute::{
 };
 use morphgl_group::{
     AbortHandle, AllReduceHook, BUCKET_BYTES, Balanced, Division, GroupMember, StopTogether, VirtualSteps, Weights,
-    join, work, work_of_pairs,
+    join, work, work_of_pairs, work_of_rows,
 };
 use morphgl_plan::{Span, Time};
 use morphgl_registry::{BatchId, Key, Operators, Place, RouteOperators, VirtualClock};
@@ -123,6 +123,9 @@ impl Followers {
         let mut all = work(&job.dataset.topology, &sampler.sampling);
         if let Some(pairs) = seeds.pairs() {
             all = work_of_pairs(&all, pairs);
+        }
+        if let Some(rows) = seeds.rows() {
+            all = work_of_rows(&all, rows);
         }
         let work = Arc::from(all);
         let shares: Vec<f64> = unified.trainers.iter().map(|trainer| trainer.share).collect();

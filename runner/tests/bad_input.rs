@@ -317,7 +317,7 @@ fn dataset_of_a_newer_version() {
     let text = fs::read_to_string(&path).expect("there").replace("\"version\": 1", "\"version\": 3");
     fs::write(&path, text).expect("room");
     for command in ["info", "train"] {
-        bench.refused(&[command, "small"], &["small/graph.json", "version 3 is newer than 2", "update morphgl"]);
+        bench.refused(&[command, "small"], &["small/graph.json", "version 4 is newer than 3", "update morphgl"]);
     }
 }
 

@@ -20,7 +20,7 @@ const STEP: usize = 1 << 18;
 ///
 /// # Errors
 ///
-/// `target` exists; features of edges of a typed graph, which have an array per edge type; an IO error. Nothing is left behind then.
+/// `target` exists; features of edges of a typed graph, which have an array per edge type; rows of a task; an IO error. Nothing is left behind then.
 pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     if target.exists() {
         return invalid(target, "the output exists", "choose another output or remove it first");
@@ -31,6 +31,10 @@ pub fn export_numpy(dataset: &Dataset, target: &Path) -> Result<PathBuf> {
     if dataset.topology.types().is_some() && !dataset.edge_features.is_empty() {
         let what = "features of edges by edge type, which are not exported";
         return invalid(target, what, "read edge_ids.npy and edge_features.T.npy of the dataset itself");
+    }
+    if dataset.task_rows.is_some() {
+        let what = "labels, targets and splits of rows of a task, which are not exported";
+        return invalid(target, what, "read task_nodes.npy, task_times.npy and the other arrays of the dataset itself");
     }
     let replacement = ReplacementDir::new(target).map_err(|e| Error::io(target, e))?;
     let dir = replacement.path();

@@ -126,7 +126,7 @@ pub fn import(
     let edges = folders.edge_tables(&folders.nodes, ArrayForm::Pairs)?;
     let spaces = (0..nodes.len()).map(Some).collect();
     let split = learned.map(|of| (of, Split::InOrder(SHARES)));
-    let graph = TypedGraph { node_types: folders.nodes, spaces, nodes, edges, split };
+    let graph = TypedGraph { node_types: folders.nodes, spaces, nodes, edges, split, task: None };
     typed::import(source, target, graph, options, progress, |ingest| {
         ingest.provenance("format", "igb");
         if !raw.is_empty() {

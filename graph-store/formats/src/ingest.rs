@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, read_npy};
+use morphgl_graph_store::{
+    Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, TaskRows, read_npy,
+};
 use morphgl_ingest::SplitType;
 use serde_json::Value;
 
@@ -38,9 +40,9 @@ pub use nodes::is_id_column;
 /// Names of the splits, as arrays of the dataset.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
 
-/// The remark about training nodes that repeat: `num_repeats` of `num_train` listed.
-pub fn oversampling(num_repeats: usize, num_train: usize) -> String {
-    format!("{num_repeats} of {num_train} training nodes are repeats: a node is trained on as often as it is listed")
+/// The remark about training examples, nodes or rows as `of` says, that repeat: `num_repeats` of `num_train` listed.
+pub fn oversampling(num_repeats: usize, num_train: usize, of: &str) -> String {
+    format!("{num_repeats} of {num_train} training {of}s are repeats: a {of} is trained on as often as it is listed")
 }
 
 /// More classes than labelled nodes are plausible up to this number: a small sample of a set.
@@ -81,6 +83,8 @@ pub struct Ingest<'a> {
     /// Highest node of a split, by the file it came from.
     splits: Option<(PathBuf, Option<u32>)>,
     num_classes: Option<usize>,
+    /// Number of rows of the task, which labels, targets and splits are of then.
+    task_rows: Option<u64>,
     /// Files that were read besides the source.
     pub(crate) inputs: Vec<PathBuf>,
     has_features_by_type: bool,
@@ -122,6 +126,7 @@ impl<'a> Ingest<'a> {
             rows: Vec::new(),
             splits: None,
             num_classes: None,
+            task_rows: None,
             inputs: Vec::new(),
             has_features_by_type: false,
             numbers_edges: false,
@@ -175,7 +180,25 @@ impl<'a> Ingest<'a> {
         invalid(source, format!("{array} are given by {} already", first.display()), "leave out one of the two")
     }
 
-    /// Takes the class of each node, -1 for none; the number of classes is the highest plus one when `None`.
+    /// Takes rows of a task, node and time of each: labels, targets and splits that are given from here on are of these rows.
+    ///
+    /// # Errors
+    ///
+    /// An IO error.
+    pub(crate) fn task(&mut self, nodes: &[u32], times: &[i64]) -> Result<()> {
+        let [of_nodes, of_times] = TaskRows::ARRAYS;
+        self.writer.array(of_nodes, nodes, None)?;
+        self.writer.array(of_times, times, None)?;
+        self.task_rows = Some(nodes.len() as u64);
+        Ok(())
+    }
+
+    /// What labels, targets and splits are of, `node` or `row`, and the number of these.
+    pub(crate) fn examples(&self) -> (&'static str, u64) {
+        self.task_rows.map_or(("node", self.num_nodes.unwrap_or(0)), |rows| ("row", rows))
+    }
+
+    /// Takes the class of each node, or row of the task, -1 for none; the number of classes is the highest plus one when `None`.
     ///
     /// # Errors
     ///
@@ -186,15 +209,16 @@ impl<'a> Ingest<'a> {
         let num_classes = num_classes.unwrap_or(highest);
         let outside = |&l: &i32| l < -1 || i64::from(l) >= num_classes as i64 || l == i32::MAX;
         if let Some(i) = labels.iter().position(outside) {
-            let what = format!("the label of node {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
-            let cure = "number the classes from 0, and write -1 for nodes without a label";
+            let of = self.examples().0;
+            let what = format!("the label of {of} {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
+            let cure = format!("number the classes from 0, and write -1 for {of}s without a label");
             return Err(Error::invalid(source, Position::Element(i as u64), what, cure));
         }
         let labelled = labels.iter().filter(|&&l| l >= 0).count();
         if num_classes > labelled && num_classes > PLAUSIBLE_CLASSES {
             let cure =
                 "number them without gaps, numpy.unique(y, return_inverse=True)[1], if they are ids or measurements";
-            self.note(format!("{num_classes} classes for {labelled} labelled nodes: {cure}"));
+            self.note(format!("{num_classes} classes for {labelled} labelled {}s: {cure}", self.examples().0));
         } else {
             self.note_empty_classes(labels, num_classes);
         }
@@ -207,17 +231,18 @@ impl<'a> Ingest<'a> {
         let mut has_node = vec![false; num_classes];
         let labelled = labels.iter().filter(|l| **l >= 0).inspect(|l| has_node[**l as usize] = true).count();
         let empty: Vec<usize> = (0..num_classes).filter(|&c| !has_node[c]).collect();
-        let used = num_classes - empty.len();
+        let (used, of) = (num_classes - empty.len(), self.examples().0);
         if used > 2 && 2 * used > labelled {
-            let cure = "if they are names, dates or measurements of nodes, take another column (--label-column)";
-            self.note(format!("{used} classes for {labelled} labelled nodes, fewer than two for each: {cure}"));
+            let cure =
+                format!("if they are names, dates or measurements of {of}s, take another column (--label-column)");
+            self.note(format!("{used} classes for {labelled} labelled {of}s, fewer than two for each: {cure}"));
         }
         if has_node.first() == Some(&false) && empty.len() < num_classes {
-            self.note("no node is of class 0; if labels count from 1, take 1 off them");
+            self.note(format!("no {of} is of class 0; if labels count from 1, take 1 off them"));
         } else if !empty.is_empty() && empty.len() < num_classes {
             let some = empty.iter().take(5).map(usize::to_string).collect::<Vec<_>>().join(", ");
             let more = if empty.len() > 5 { ", …" } else { "" };
-            self.note(format!("{} of {num_classes} classes have no node: {some}{more}", empty.len()));
+            self.note(format!("{} of {num_classes} classes have no {of}: {some}{more}", empty.len()));
         }
     }
 
@@ -279,17 +304,19 @@ impl<'a> Ingest<'a> {
         self.attach_links(num_nodes)?;
         self.draw_links()?;
         for (name, path, rows) in &self.rows {
-            if *rows != num_nodes {
+            let is_of_rows = self.task_rows.is_some() && matches!(*name, "labels" | "targets");
+            if *rows != num_nodes && !is_of_rows {
                 let what = format!("{} for {rows} nodes, but the graph has {num_nodes}", name.replace('_', " "));
                 return invalid(path, what, "give every node its row");
             }
         }
         if let Some((path, highest)) = self.splits.clone() {
-            if let Some(highest) = highest.filter(|&highest| u64::from(highest) >= num_nodes) {
-                let what = format!("the split has node {highest}, but there are {num_nodes} nodes");
+            let (of, count) = self.examples();
+            if let Some(highest) = highest.filter(|&highest| u64::from(highest) >= count) {
+                let what = format!("the split has {of} {highest}, but there are {count} {of}s");
                 return invalid(path, what, "correct the split or pass a random one");
             }
-            self.check_splits(&path, num_nodes)?;
+            self.check_splits(&path)?;
         }
         self.note_known_links()?;
         self.note_id_columns(num_nodes)?;
@@ -304,12 +331,12 @@ impl<'a> Ingest<'a> {
         }
         let source = self.source.clone();
         if let (Some(random_labels), false) = (&options.random_labels, self.has("labels")) {
-            let labels: Vec<i32> = (0..num_nodes).map(|v| random::class(random_labels, v)).collect();
+            let labels: Vec<i32> = (0..self.examples().1).map(|v| random::class(random_labels, v)).collect();
             self.labels(&source, &labels, Some(random_labels.num_classes))?;
             self.provenance("random_labels_seed", random_labels.seed);
         }
         if let Some(shares) = options.split {
-            let splits = random::split(self.labelled(num_nodes)?, &shares);
+            let splits = random::split(self.labelled()?, &shares);
             self.write_splits(splits.each_ref().map(Vec::as_slice))?;
             self.provenance("split_seed", shares.seed);
         }
@@ -336,8 +363,9 @@ impl<'a> Ingest<'a> {
 
     /// Refuses a validation or test node that repeats; notes training nodes that repeat, and how many nodes the source's splits have
     /// in common.
-    fn check_splits(&mut self, source: &Path, num_nodes: u64) -> Result<()> {
-        let mut seen = vec![0u8; num_nodes as usize];
+    fn check_splits(&mut self, source: &Path) -> Result<()> {
+        let (of, count) = self.examples();
+        let mut seen = vec![0u8; count as usize];
         let (mut repeated, mut oversampled, mut num_train) = (0, 0, 0);
         for (mark, name) in (1..).zip(SPLITS) {
             let nodes = self.array::<u32>(name)?;
@@ -346,7 +374,7 @@ impl<'a> Ingest<'a> {
                     0 => {}
                     before if before == mark && name == "train" => oversampled += 1,
                     before if before == mark => {
-                        let what = format!("node {v} is twice in the split {name}; only training nodes may repeat");
+                        let what = format!("{of} {v} is twice in the split {name}; only training {of}s may repeat");
                         return invalid(source, what, "correct the split or pass a random one");
                     }
                     _ => repeated += 1,
@@ -357,10 +385,10 @@ impl<'a> Ingest<'a> {
             }
         }
         if oversampled > 0 {
-            self.note(oversampling(oversampled, num_train));
+            self.note(oversampling(oversampled, num_train, of));
         }
         if repeated > 0 {
-            let what = "nodes are in more than one split: their accuracy says nothing of unseen nodes";
+            let what = format!("{of}s are in more than one split: their accuracy says nothing of unseen {of}s");
             self.note(format!("{repeated} {what}"));
         }
         Ok(())
@@ -371,14 +399,14 @@ impl<'a> Ingest<'a> {
         if !self.has("labels") || !self.has_splits() {
             return Ok(());
         }
-        let labels = self.array::<i32>("labels")?;
+        let (labels, of) = (self.array::<i32>("labels")?, self.examples().0);
         let mut classes = [const { BTreeSet::new() }; 3];
         for ((split, name), classes) in SPLITS.into_iter().zip(["training", "validation", "test"]).zip(&mut classes) {
             let nodes = self.array::<u32>(split)?;
             let unlabelled = nodes.iter().filter(|&&v| labels[v as usize] < 0).count();
             if unlabelled > 0 {
                 let so = if split == "train" { "and teach nothing" } else { "and are not scored" };
-                self.note(format!("{unlabelled} of {} {name} nodes have no label, {so}", nodes.len()));
+                self.note(format!("{unlabelled} of {} {name} {of}s have no label, {so}", nodes.len()));
             }
             classes.extend(nodes.iter().map(|&v| labels[v as usize]).filter(|&label| label >= 0));
         }
@@ -389,7 +417,7 @@ impl<'a> Ingest<'a> {
             let name = |class: &String| names.and_then(|names| names.get(class.parse::<usize>().ok()?)?.as_str());
             let untrained: Vec<&str> = untrained.iter().map(|class| name(class).unwrap_or(class)).collect();
             let (count, classes) = (untrained.len(), lists::list(&untrained));
-            let what = "classes without a training node, which are never predicted rightly";
+            let what = format!("classes without a training {of}, which are never predicted rightly");
             self.note(format!("{what}: {count} ({classes})"));
         }
         Ok(())
@@ -409,9 +437,9 @@ impl<'a> Ingest<'a> {
         Ok(read_npy(&self.dir().join(format!("{name}.npy")), Load::Mmap)?.0)
     }
 
-    /// Nodes with a label or a known target; all of them where there are neither labels nor targets.
-    fn labelled(&self, num_nodes: u64) -> Result<Vec<u32>> {
-        let nodes = 0..num_nodes as u32;
+    /// Nodes, or rows of the task, with a label or a known target; all of them where there are neither labels nor targets.
+    fn labelled(&self) -> Result<Vec<u32>> {
+        let nodes = 0..self.examples().1 as u32;
         if !self.has("labels") && !self.has("targets") {
             return Ok(nodes.collect());
         }

@@ -94,7 +94,7 @@ pub fn import(
     let years = dir.join("paper").join(YEARS).exists();
     let edges = folders.edge_tables(&node_types, ArrayForm::Rows)?;
     let spaces = (0..node_types.len()).map(Some).collect();
-    let graph = TypedGraph { node_types, spaces, nodes, edges, split };
+    let graph = TypedGraph { node_types, spaces, nodes, edges, split, task: None };
     typed::import(source, target, graph, options, progress, |ingest| {
         ingest.provenance("format", "mag240m");
         if years && !format.years {

@@ -9,11 +9,14 @@ use morphgl_platform::{excerpt, read_text};
 
 use crate::files::invalid;
 use crate::typed::{
-    self, ArrayForm, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Reverse, Split, Table, TypeOf,
-    TypedGraph, Values, quoted,
+    self, ArrayForm, EdgeRows, EdgeTable, End, Features, NodeRows, NodeTable, Reverse, Split, Table, TaskSplit,
+    TaskTable, TypeOf, TypedGraph, Values, quoted,
 };
 use crate::{Column, Options, Progress};
-use schema::{EdgeEntry, EndEntry, FeaturesEntry, Manifest, NodeEntry, OneOf, ReverseEntry, ValueEntry};
+use schema::{
+    EdgeEntry, EndEntry, FeaturesEntry, FilesEntry, Manifest, NodeEntry, OneOf, ReverseEntry, TaskEntry, TimesEntry,
+    ValueEntry,
+};
 
 /// Maximum bytes of a manifest.
 const MAX_MANIFEST: u64 = 16 << 20;
@@ -101,6 +104,17 @@ fn describe(source: &Path, manifest: Manifest) -> Result<TypedGraph> {
     {
         let what = format!("a split of {:?}, but labels or targets of {:?}", names[split], names[labelled]);
         return Err(at(format!("[nodes.{}]", names[split]), (what, "split the nodes that are learned".into())));
+    }
+    if let Some(entry) = manifest.task {
+        let of_nodes = labelled.map(|of| (of, "labels or targets")).or(split.map(|of| (of, "splits")));
+        let task = match of_nodes {
+            Some((of, role)) => fault(
+                format!("there is a task, and {role} of the nodes {:?}", names[of]),
+                "learn one of the two: leave the other out",
+            ),
+            None => task(dir, &names, entry),
+        };
+        graph.task = Some(task.map_err(|fault| at("[task]".into(), fault))?);
     }
     for (number, entry) in (1..).zip(manifest.edges) {
         let section = format!("[[edges]] number {number}, {:?}", entry.name);
@@ -210,6 +224,73 @@ fn unnamed<T>(column: &Column) -> std::result::Result<T, Fault> {
     fault(format!("the column {column} of a file without a header"), "give numbers of columns, from 1")
 }
 
+/// Number of the node type that an entry names, and the column of the ids, if it says; `what` it is of names it in errors.
+fn end(names: &[String], entry: OneOf<EndEntry>, what: &str) -> std::result::Result<(usize, Option<Column>), Fault> {
+    let (of, column) = match entry {
+        OneOf::Column(Column::Name(of)) => (of, None),
+        OneOf::Column(Column::Number(number)) => {
+            return fault(format!("the node type {number} of {what} is a number"), "give the name of a node type");
+        }
+        OneOf::Map(EndEntry { of, column }) => (of, column),
+    };
+    match names.iter().position(|name| *name == of) {
+        Some(number) => Ok((number, column)),
+        None => {
+            let known = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+            let (of, known) = (quoted(&of), excerpt(&known, 500));
+            fault(format!("there is no node type {of}: there are {known}"), "correct it, or add the type")
+        }
+    }
+}
+
+/// The tables of a task.
+fn task(dir: &Path, names: &[String], entry: TaskEntry) -> std::result::Result<TaskTable, Fault> {
+    let TaskEntry { file, header, node, time, label, targets, split } = entry;
+    let (of, node) = end(names, node, "the rows")?;
+    let node = node.unwrap_or(Column::Number(1));
+    let targets: Vec<Column> = match targets {
+        Some(columns) if columns.is_empty() => {
+            return fault("targets without a column", "list columns, or leave the key out");
+        }
+        columns => columns.into_iter().flatten().map(|column| column.0).collect(),
+    };
+    if label.is_none() && targets.is_empty() {
+        let cure = "name a column as the label, label = \"churn\", or as targets, targets = [\"sales\"]";
+        return fault("neither a label nor targets to learn", cure);
+    }
+    let table = |path: &Path| Table { path: dir.join(path), header, names: None };
+    let (tables, are_split): (Vec<_>, bool) = match &file {
+        FilesEntry::One(path) => (vec![(table(path), None)], false),
+        FilesEntry::OfSplits(files) => {
+            let parts = (0u8..).zip([&files.train, &files.valid, &files.test]);
+            (parts.filter_map(|(part, path)| Some((table(path.as_deref()?), Some(part)))).collect(), true)
+        }
+    };
+    if tables.is_empty() {
+        return fault("there is no file of rows", "give file = \"FILE\", or files of splits");
+    }
+    let split = match split {
+        Some(_) if are_split => {
+            return fault("a split of files that are those of splits", "leave split out, or give one file");
+        }
+        None => TaskSplit::Tables,
+        Some(OneOf::Column(column)) => TaskSplit::Column(column),
+        Some(OneOf::Map(TimesEntry { valid, test })) if valid > test => {
+            let what = format!("rows to validate on are from {valid} on, and those to test on from {test} on");
+            return fault(what, "test on later rows than those that are validated on");
+        }
+        Some(OneOf::Map(TimesEntry { valid, test })) => TaskSplit::Times { valid, test },
+    };
+    let of_split = if let TaskSplit::Column(column) = &split { Some(column) } else { None };
+    if header == Some(false) {
+        let mut columns = [&node, &time].into_iter().chain(&label).chain(of_split).chain(&targets);
+        if let Some(column) = columns.find(|column| matches!(column, Column::Name(_))) {
+            return unnamed(column);
+        }
+    }
+    Ok(TaskTable { tables, of, space: of, node, time, label, targets, split })
+}
+
 /// The table of an entry of edges.
 fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<EdgeTable, Fault> {
     let EdgeEntry { name, file, header, source, target, weight, time, features, reverse, links } = entry;
@@ -220,18 +301,7 @@ fn edges(dir: &Path, names: &[String], entry: EdgeEntry) -> std::result::Result<
     let is_array = path.extension().is_some_and(|ending| ending == "npy");
     let mut ends = Vec::new();
     for (number, end) in [(1, source), (2, target)] {
-        let (of, column) = match end {
-            OneOf::Column(Column::Name(of)) => (of, None),
-            OneOf::Column(Column::Number(number)) => {
-                return fault(format!("the node type {number} of an end is a number"), "give the name of a node type");
-            }
-            OneOf::Map(EndEntry { of, column }) => (of, column),
-        };
-        let Some(space) = names.iter().position(|name| *name == of) else {
-            let known = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-            let (of, known) = (quoted(&of), excerpt(&known, 500));
-            return fault(format!("there is no node type {of}: there are {known}"), "correct it, or add the type");
-        };
+        let (space, column) = self::end(names, end, "an end")?;
         if is_array && column.is_some() {
             return fault("an array of edges has no columns", "name the node types alone: source = \"TYPE\"");
         }

@@ -60,6 +60,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
         }],
         edges,
         split: None,
+        task: None,
     };
     let of_graph = Options { links: LinkFiles { valid: None, test: None, ..options.links.clone() }, ..options.clone() };
     typed::import(source, target, graph, &of_graph, progress, |ingest| {

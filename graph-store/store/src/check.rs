@@ -159,23 +159,28 @@ pub(crate) fn targets(values: &[f32]) -> Checked {
     }
 }
 
-/// Checks that the nodes of a split exist, and that none but a training node repeats.
-pub(crate) fn split(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
-    if name == "train" { exist(name, nodes, num_nodes) } else { distinct(name, nodes, num_nodes) }
+/// Checks that the examples of a split exist, of which there are `count` of the kind `of` (node or row), and that none but one of training
+/// repeats.
+pub(crate) fn split(name: &str, examples: &[u32], (of, count): (&str, usize)) -> Checked {
+    if name == "train" { all_exist(name, examples, (of, count)) } else { distinct(name, examples, (of, count)) }
 }
 
 pub(crate) fn exist(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
-    match first(nodes, |&v| v as usize >= num_nodes) {
-        Some(i) => fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i])),
+    all_exist(name, nodes, ("node", num_nodes))
+}
+
+fn all_exist(name: &str, numbers: &[u32], (of, count): (&str, usize)) -> Checked {
+    match first(numbers, |&v| v as usize >= count) {
+        Some(i) => fault(name, i, format!("{of} {} does not exist, there are {count}", numbers[i])),
         None => Ok(()),
     }
 }
 
-fn distinct(name: &str, nodes: &[u32], num_nodes: usize) -> Checked {
-    exist(name, nodes, num_nodes)?;
-    let mut seen = vec![false; if nodes.is_empty() { 0 } else { num_nodes }];
-    match nodes.iter().position(|&v| std::mem::replace(&mut seen[v as usize], true)) {
-        Some(i) => fault(name, i, format!("node {} is listed twice", nodes[i])),
+fn distinct(name: &str, numbers: &[u32], (of, count): (&str, usize)) -> Checked {
+    all_exist(name, numbers, (of, count))?;
+    let mut seen = vec![false; if numbers.is_empty() { 0 } else { count }];
+    match numbers.iter().position(|&v| std::mem::replace(&mut seen[v as usize], true)) {
+        Some(i) => fault(name, i, format!("{of} {} is listed twice", numbers[i])),
         None => Ok(()),
     }
 }
@@ -192,7 +197,7 @@ pub(crate) fn permutation(name: &str, nodes: &[u32], num_nodes: usize) -> Checke
     };
     if nodes.par_iter().with_min_len(1 << 12).any(bad) {
         // In order, for the first fault.
-        return distinct(name, nodes, num_nodes);
+        return distinct(name, nodes, ("node", num_nodes));
     }
     Ok(())
 }

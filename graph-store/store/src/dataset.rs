@@ -8,7 +8,7 @@ use crate::checksum::xxh3;
 use crate::written::rows_of_edges;
 use crate::{
     Access, Array, ArrayMeta, DatasetPath, Dtype, EdgeSplits, Element, Error, FeatureMatrix, Load, Meta, PairTargets,
-    Position, Result, TargetMatrix, Topology,
+    Position, Result, TargetMatrix, TaskRows, Topology,
 };
 
 /// How a dataset is opened.
@@ -27,27 +27,27 @@ impl Default for OpenOptions {
     }
 }
 
-/// Nodes to train on, to validate on and to test on.
+/// Examples to train on, to validate on and to test on: nodes, or rows of the dataset's task, by their numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Splits {
-    /// Training nodes. One that is listed several times (oversampling) is trained on as often in an epoch.
+    /// Training examples. One that is listed several times (oversampling) is trained on as often in an epoch.
     pub train: Array<u32>,
-    /// Validation nodes, each once.
+    /// Validation examples, each once.
     pub valid: Array<u32>,
-    /// Test nodes, each once.
+    /// Test examples, each once.
     pub test: Array<u32>,
 }
 
 impl Splits {
-    /// Checks the splits of a graph of `num_nodes` nodes, as [`Dataset::open`] does.
+    /// Checks the splits of a graph of `num_nodes` nodes, or of a task of as many rows, as [`Dataset::open`] does.
     ///
     /// # Errors
     ///
-    /// A description of the first node that does not exist, or that the validation or test split lists twice.
+    /// A description of the first example that does not exist, or that the validation or test split lists twice.
     pub fn check(&self, num_nodes: usize) -> std::result::Result<(), String> {
         [("train", &self.train), ("valid", &self.valid), ("test", &self.test)]
             .into_iter()
-            .try_for_each(|(name, nodes)| check::split(name, nodes, num_nodes).map_err(Fault::describe))
+            .try_for_each(|(name, nodes)| check::split(name, nodes, ("node", num_nodes)).map_err(Fault::describe))
     }
 
     /// Number of nodes that are in more than one split, each counted once for every split but the first: their accuracy says
@@ -99,11 +99,13 @@ pub struct Dataset {
     /// Features of each edge type, of all edges in a graph without types; the topology has the row of each edge
     /// ([`Topology::edge_ids`]). Empty where no edges have features.
     pub edge_features: Vec<Option<FeatureMatrix>>,
-    /// Class of each node, -1 for none.
+    /// Nodes at times that are the examples of the dataset; `None` where these are its nodes.
+    pub task_rows: Option<TaskRows>,
+    /// Class of each example, -1 for none.
     pub labels: Option<Array<i32>>,
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
-    /// Real-valued targets, one row per node, NaN where unknown.
+    /// Real-valued targets, one row per example, NaN where unknown.
     pub targets: Option<TargetMatrix>,
     /// Splits; empty where the data has none.
     pub splits: Splits,
@@ -125,6 +127,7 @@ impl Dataset {
             features: None,
             features_by_type: Vec::new(),
             edge_features: Vec::new(),
+            task_rows: None,
             labels: None,
             num_classes: 0,
             targets: None,
@@ -238,10 +241,14 @@ impl Dataset {
         let topology = topology.with_checked_edge_ids(edge_ids);
         let [node_times, edge_times] = [reader.array::<i64>("node_times")?, reader.array::<i64>("edge_times")?];
         let topology = topology.with_checked_times(node_times, edge_times);
+        let [of_nodes, of_times] = TaskRows::ARRAYS;
+        let rows = splits_reader.array::<u32>(of_nodes)?.zip(splits_reader.array::<i64>(of_times)?);
+        let task_rows =
+            rows.map(|(nodes, times)| TaskRows::check(nodes, times, num_nodes)).transpose().map_err(fault)?;
         let split = |name: &'static str| -> Result<Array<u32>> {
-            let nodes = splits_reader.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
-            check::split(name, &nodes, num_nodes).map_err(fault)?;
-            Ok(nodes)
+            let examples = splits_reader.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
+            check::split(name, &examples, meta.examples()).map_err(fault)?;
+            Ok(examples)
         };
         if options.verify {
             // Names are read on demand, and verified here.
@@ -279,6 +286,7 @@ impl Dataset {
             features,
             features_by_type,
             edge_features,
+            task_rows,
             labels,
             num_classes,
             targets,
@@ -331,25 +339,30 @@ impl Dataset {
         self.topology.num_nodes()
     }
 
-    /// Number of `nodes` that have a label.
+    /// Number of examples that have labels, targets and splits: rows of the task, or nodes.
+    pub fn num_examples(&self) -> usize {
+        self.task_rows.as_ref().map_or(self.num_nodes(), TaskRows::len)
+    }
+
+    /// Number of `examples` that have a label.
     ///
     /// # Panics
     ///
-    /// When a node is not below [`Self::num_nodes`].
-    pub fn num_labelled(&self, nodes: &[u32]) -> usize {
-        self.labelled(nodes).count()
+    /// When an example is not below [`Self::num_examples`].
+    pub fn num_labelled(&self, examples: &[u32]) -> usize {
+        self.labelled(examples).count()
     }
 
-    /// Whether any of `nodes` has a label: else there is nothing to score.
+    /// Whether any of `examples` has a label: else there is nothing to score.
     ///
     /// # Panics
     ///
-    /// When a node is not below [`Self::num_nodes`].
-    pub fn any_labelled(&self, nodes: &[u32]) -> bool {
-        self.labelled(nodes).next().is_some()
+    /// When an example is not below [`Self::num_examples`].
+    pub fn any_labelled(&self, examples: &[u32]) -> bool {
+        self.labelled(examples).next().is_some()
     }
 
-    /// Classes of nodes outside the training split that no training node has, ascending: a model cannot learn them.
+    /// Classes of examples outside the training split that no training example has, ascending: a model cannot learn them.
     pub fn untrained_classes(&self) -> Vec<usize> {
         let trained: HashSet<i32> = self.labelled(&self.splits.train).collect();
         let others = [&self.splits.valid, &self.splits.test].into_iter().flat_map(|split| self.labelled(split));
@@ -357,13 +370,16 @@ impl Dataset {
         untrained.into_iter().map(|class| class as usize).collect()
     }
 
-    /// The labels of those `nodes` that have one.
-    fn labelled(&self, nodes: &[u32]) -> impl Iterator<Item = i32> {
+    /// The labels of those `examples` that have one.
+    fn labelled(&self, examples: &[u32]) -> impl Iterator<Item = i32> {
         let labels = self.labels.as_deref();
-        nodes.iter().filter_map(move |&node| labels.map(|labels| labels[node as usize])).filter(|&label| label >= 0)
+        examples
+            .iter()
+            .filter_map(move |&example| labels.map(|labels| labels[example as usize]))
+            .filter(|&label| label >= 0)
     }
 
-    /// Number of targets of a node, 0 without targets.
+    /// Number of targets of an example, 0 without targets.
     pub fn target_dim(&self) -> usize {
         self.targets.as_ref().map_or(0, TargetMatrix::dim)
     }

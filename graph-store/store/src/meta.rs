@@ -7,16 +7,16 @@ use std::path::Path;
 use morphgl_platform::{HeldDir, ReplacementDir, bounded_text, excerpt};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, EdgeSplits, Error, ErrorKind, MAX_NODES, Position, Result, Types};
+use crate::{Dtype, EdgeSplits, Error, ErrorKind, MAX_NODES, Position, Result, TaskRows, Types};
 
 /// Maximum bytes of a file's name: that of most file systems.
 const MAX_FILE_NAME: usize = 255;
 
 /// Marks a `graph.json` as ours.
 pub const DATASET_FORMAT: &str = "morphgl-dataset";
-/// The newest version of the format this build reads. Version 2 has types or times, which readers of version 1 would not see; a
-/// dataset without any is written as version 1.
-pub const DATASET_VERSION: u32 = 2;
+/// The newest version of the format this build reads. Version 2 has types or times, which readers of version 1 would not see, and
+/// version 3 rows of a task, which labels, targets and splits then are of; a dataset without any is written as version 1.
+pub const DATASET_VERSION: u32 = 3;
 
 /// Maximum bytes of a `graph.json`: the names of millions of classes fit.
 pub(crate) const MAX_DESCRIPTION: u64 = 256 << 20;
@@ -40,7 +40,7 @@ pub struct Meta {
     /// `node_names`, `node_name_ends`, `draw_keys`, those of [`EdgeSplits::ARRAYS`](crate::EdgeSplits::ARRAYS) and
     /// [`EdgeSplits::TARGET_ARRAYS`](crate::EdgeSplits::TARGET_ARRAYS), and `node_times`, `edge_times`, and of typed graphs
     /// `edge_types`, those of [`EdgeSplits::TYPE_ARRAYS`](crate::EdgeSplits::TYPE_ARRAYS), and `features.T`, rows of the nodes of type
-    /// number T.
+    /// number T. With the arrays of [`TaskRows::ARRAYS`], `labels`, `targets`, `train`, `valid` and `test` are of rows of the task.
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Types of nodes and edges; absent in a graph without types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,23 @@ impl Meta {
     pub(crate) fn version_of(types: Option<&Types>, arrays: &BTreeMap<String, ArrayMeta>) -> u32 {
         let is_newer =
             types.is_some() || ["node_times", "edge_times", "edge_ids"].iter().any(|&name| arrays.contains_key(name));
-        if is_newer { DATASET_VERSION } else { 1 }
+        match () {
+            () if arrays.contains_key(TaskRows::ARRAYS[0]) => DATASET_VERSION,
+            () if is_newer => 2,
+            () => 1,
+        }
+    }
+
+    /// Number of examples that labels, targets and splits are of: rows of the task, or nodes.
+    pub fn num_examples(&self) -> u64 {
+        let rows = self.arrays.get(TaskRows::ARRAYS[0]).and_then(|array| array.shape.first());
+        rows.copied().unwrap_or(self.num_nodes)
+    }
+
+    /// What an example is, and the number of examples.
+    pub(crate) fn examples(&self) -> (&'static str, usize) {
+        let of = if self.arrays.contains_key(TaskRows::ARRAYS[0]) { "row" } else { "node" };
+        (of, usize::try_from(self.num_examples()).unwrap_or(usize::MAX))
     }
 
     /// Name of the array of features of the nodes of a type, by its number.
@@ -193,14 +209,20 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
             None => return wrong("graph.json", format!("the shape {:?} of {name} is impossibly large", array.shape)),
         };
     }
+    let [has_rows, has_times] = TaskRows::ARRAYS.map(|name| meta.arrays.contains_key(name));
+    if has_rows != has_times {
+        return wrong("graph.json", "rows of a task have both task_nodes and task_times".into());
+    }
     let pairs = |name: &str| meta.arrays.get(name).map_or(Some(0), |pairs| pairs.shape.first().copied());
     for (name, rank, rows) in [
         ("indptr", 1, Some(meta.num_nodes.saturating_add(1))),
         ("indices", 1, Some(meta.num_edges)),
         ("weights", 1, Some(meta.num_edges)),
         ("features", 2, Some(meta.num_nodes)),
-        ("labels", 1, Some(meta.num_nodes)),
-        ("targets", 2, Some(meta.num_nodes)),
+        ("task_nodes", 1, None),
+        ("task_times", 1, Some(meta.num_examples())),
+        ("labels", 1, Some(meta.num_examples())),
+        ("targets", 2, Some(meta.num_examples())),
         ("node_ids", 1, Some(meta.num_nodes)),
         ("node_name_ends", 1, Some(meta.num_nodes)),
         ("node_names", 1, None),
@@ -245,8 +267,11 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         }
         if rows.is_some_and(|rows| array.shape[0] != rows) {
             let rows = rows.unwrap_or(0);
-            let of =
-                if name.contains("_edges_") { "its pairs".to_string() } else { format!("{} nodes", meta.num_nodes) };
+            let of = match name {
+                _ if name.contains("_edges_") => "its pairs".to_string(),
+                "task_times" | "labels" | "targets" if has_rows => format!("{rows} rows of the task"),
+                _ => format!("{} nodes", meta.num_nodes),
+            };
             let what = format!("{name} has {} rows, expected {rows} for {of}", array.shape[0]);
             return wrong(&array.file, what);
         }

@@ -5,7 +5,9 @@ use std::path::Path;
 use crate::check::Fault;
 use crate::meta::is_edge_features;
 use crate::summary::Summary;
-use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, Types, check, check_own, read_npy};
+use crate::{
+    Dtype, EdgeSplits, Error, Load, Meta, Position, Result, TaskRows, Types, check, check_own, read_npy,
+};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
@@ -33,7 +35,9 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
             _ if labels => lowest >= -1.0 && highest < i64::from(i32::MAX),
             "indptr" => first == 0 && ascending && last == meta.num_edges,
             _ if EdgeSplits::ARRAYS.contains(&name.as_str()) => highest < nodes as i64,
-            "indices" | "train" | "valid" | "test" => highest < nodes as i64,
+            "indices" => highest < nodes as i64,
+            "train" | "valid" | "test" => highest < meta.num_examples() as i64,
+            _ if name == TaskRows::ARRAYS[0] => highest < nodes as i64,
             "weights" => finite && lowest >= 0.0,
             "features" => finite,
             _ if name.starts_with("features.") || is_edge_features(name) => finite,
@@ -53,6 +57,10 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
                 _ if targets || name == "targets" => "a target is infinite; NaN stands for an unknown one".to_string(),
                 "edge_ids" => format!("row {highest} of the edges' features, which have fewer"),
                 "labels" => format!("labels from {lowest} to {highest}, outside -1 (none) and 0..{}", meta.num_classes),
+                "train" | "valid" | "test" => {
+                    let (of, count) = meta.examples();
+                    format!("{of} {highest} does not exist, there are {count}")
+                }
                 _ => format!("node {highest} does not exist, there are {nodes}"),
             };
             return Err(invalid(name, Position::File, what));
@@ -61,8 +69,11 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
     for name in ["train", "valid", "test", "draw_keys"] {
         let Some(array) = meta.arrays.get(name) else { continue };
         let (ids, _) = read_npy::<u32>(&dir.join(&array.file), Load::Mmap)?;
-        let checked = if name == "draw_keys" { check::permutation } else { check::split };
-        checked(name, &ids, nodes as usize).map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
+        let checked = match name {
+            "draw_keys" => check::permutation(name, &ids, nodes as usize),
+            _ => check::split(name, &ids, meta.examples()),
+        };
+        checked.map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
     }
     if let Some(types) = meta.types.as_ref().filter(|_| meta.arrays.contains_key("edge_types")) {
         if let Some(fault) = fault_of_types(dir, meta, types)? {
@@ -135,12 +146,12 @@ fn dtypes(name: &str) -> &'static [Dtype] {
         _ if EdgeSplits::ARRAYS.contains(&name) => &[Dtype::U32],
         _ if of_pairs(name)[0] => &[Dtype::I32],
         _ if of_pairs(name)[1] => &[Dtype::F32],
-        "indices" | "train" | "valid" | "test" | "draw_keys" => &[Dtype::U32],
+        "indices" | "train" | "valid" | "test" | "draw_keys" | "task_nodes" => &[Dtype::U32],
         "labels" => &[Dtype::I32],
         "weights" | "targets" => &[Dtype::F32],
         "edge_types" => &[Dtype::U16],
         _ if EdgeSplits::TYPE_ARRAYS.contains(&name) => &[Dtype::U16],
-        "node_times" | "edge_times" => &[Dtype::I64],
+        "node_times" | "edge_times" | "task_times" => &[Dtype::I64],
         "edge_ids" => &[Dtype::U32],
         _ if name == "features" || name.starts_with("features.") || is_edge_features(name) => {
             &[Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8]

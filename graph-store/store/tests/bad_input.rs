@@ -188,10 +188,10 @@ fn altered_content_fails_its_checksum() {
 fn newer_version() {
     let set = Set::new();
     set.edit(|json| {
-        json["version"] = 3.into();
+        json["version"] = 4.into();
         json["arrays"] = "something this version knows nothing of".into();
     });
-    set.refused("graph.json", &["dataset version 3 is newer than 2", "update morphgl"]);
+    set.refused("graph.json", &["dataset version 4 is newer than 3", "update morphgl"]);
     let set = Set::new();
     set.edit(|json| json["format"] = "else".into());
     set.refused("graph.json", &["the format is \"else\""]);

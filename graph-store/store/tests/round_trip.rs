@@ -104,6 +104,73 @@ fn types_and_times_are_kept() {
     assert_eq!(dims, [None, Some(2)]);
 }
 
+/// The arrays of a graph of two nodes with three rows of a task; `change` names one of them anew.
+fn with_rows(change: impl Fn(&mut DatasetWriter)) -> Result<std::path::PathBuf, String> {
+    let dir = tempfile::tempdir().expect("a temporary directory").keep();
+    let mut writer = DatasetWriter::create(dir.join("set"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 2], None).expect("space on the disk");
+    writer.array("indices", &[1u32, 0], None).expect("space on the disk");
+    writer.array("task_nodes", &[1u32, 0, 1], None).expect("space on the disk");
+    writer.array("task_times", &[10i64, -4, 30], None).expect("space on the disk");
+    writer.array("labels", &[1i32, 0, -1], None).expect("space on the disk");
+    writer.array("targets", &[0.5f32, f32::NAN, 2.0], Some(1)).expect("space on the disk");
+    writer.array("train", &[0u32, 2, 0], None).expect("space on the disk");
+    writer.array("test", &[2u32], None).expect("space on the disk");
+    change(&mut writer);
+    let written = writer.finish("set", 2, Default::default());
+    written.map_err(|e| e.to_string().replace(&format!("{}/", dir.join("set").display()), ""))
+}
+
+#[test]
+fn rows_of_a_task_are_kept_with_their_labels_targets_and_splits() {
+    let path = with_rows(|_| ()).expect("arrays that fit");
+    let json = std::fs::read_to_string(path.join("graph.json")).expect("readable");
+    assert!(json.contains("\"version\": 3"), "{json}");
+    for load in [Load::Ram, Load::Mmap, Load::AllButFeatures, Load::Disk] {
+        let dataset = Dataset::open(&path, OpenOptions { load, verify: true }).expect("sound");
+        let rows = dataset.task_rows.as_ref().expect("rows");
+        assert_eq!((&rows.nodes()[..], &rows.times()[..]), (&[1, 0, 1][..], &[10, -4, 30][..]));
+        assert_eq!((dataset.num_nodes(), dataset.num_examples()), (2, 3), "examples are rows");
+        assert_eq!((&dataset.splits.train[..], &dataset.splits.test[..]), (&[0, 2, 0][..], &[2][..]));
+        assert_eq!(dataset.num_labelled(&[0, 1, 2]), 2);
+        assert_eq!(dataset.targets.as_ref().map(|targets| targets.num_rows()), Some(3));
+    }
+    std::fs::remove_dir_all(path.parent().expect("a directory")).expect("removed");
+}
+
+#[test]
+fn rows_of_a_task_that_do_not_fit_are_refused() {
+    #[track_caller]
+    fn check(expected: &str, change: impl Fn(&mut DatasetWriter)) {
+        let refused = with_rows(change).expect_err("refused");
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+    check("task_nodes.npy: node 2 does not exist, there are 2", |writer| {
+        writer.array("task_nodes", &[1u32, 0, 2], None).expect("space on the disk");
+    });
+    check("task_times.npy: task_times has 2 rows, expected 3 for 3 rows of the task", |writer| {
+        writer.array("task_times", &[1i64, 0], None).expect("space on the disk");
+    });
+    check("labels.npy: labels has 2 rows, expected 3 for 3 rows of the task", |writer| {
+        writer.array("labels", &[1i32, 0], None).expect("space on the disk");
+    });
+    check("targets.npy: targets has 2 rows, expected 3 for 3 rows of the task", |writer| {
+        writer.array("targets", &[1.0f32, 0.0], Some(1)).expect("space on the disk");
+    });
+    check("train.npy: row 3 does not exist, there are 3", |writer| {
+        writer.array("train", &[3u32], None).expect("space on the disk");
+    });
+    check("test.npy, element 1: row 1 is listed twice", |writer| {
+        writer.array("test", &[1u32, 1], None).expect("space on the disk");
+    });
+    check("task_times.npy: task_times cannot be u64", |writer| {
+        writer.array("task_times", &[1u64, 0, 1], None).expect("space on the disk");
+    });
+    check("graph.json: rows of a task have both task_nodes and task_times", |writer| {
+        writer.rename("task_times", ["node_times".to_string()]);
+    });
+}
+
 #[test]
 fn pairs_of_link_prediction_are_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");

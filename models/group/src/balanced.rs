@@ -88,7 +88,7 @@ impl fmt::Debug for State {
 
 impl Balanced {
     /// Divides the mini-batches of `epochs` by the `work` of all nodes (see [`work`](crate::work())), or of all pairs
-    /// ([`work_of_pairs`](crate::work_of_pairs)). `speeds` are work
+    /// ([`work_of_pairs`](crate::work_of_pairs)), or rows ([`work_of_rows`](crate::work_of_rows)). `speeds` are work
     /// per second of each trainer, as profiled; until the first observation counts, only their proportion does. A
     /// trainer of speed 0 has no share before a trial.
     ///

@@ -24,4 +24,4 @@ pub use overlap::BUCKET_BYTES;
 pub use shards::{Layout, ReadRows, ShardedBatching, Shards};
 pub use share::{SeedShare, ShareBatching};
 pub use step::{AllReduceHook, StopTogether, VirtualSteps};
-pub use work::{work, work_of_pairs};
+pub use work::{work, work_of_pairs, work_of_rows};

@@ -2,7 +2,8 @@
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::{
-    CustomSettings, Expansion, Fanout, NeighborSettings, PairSeeds, Pick, Sampling, ShadowSettings, WalkSettings,
+    CustomSettings, Expansion, Fanout, NeighborSettings, PairSeeds, Pick, RowSeeds, Sampling, ShadowSettings,
+    WalkSettings,
 };
 use rayon::prelude::*;
 
@@ -55,6 +56,11 @@ pub fn work_of_pairs(work: &[f32], pairs: &PairSeeds) -> Vec<f32> {
     let negatives = f64::from(pairs.settings().negatives) * mean;
     let of_end = |v: u32| f64::from(work[v as usize]);
     pairs.ends().iter().map(|&[from, to]| (of_end(from) + of_end(to) + negatives) as f32).collect()
+}
+
+/// The work of every row of a task, by the `work` of all nodes: that of its node.
+pub fn work_of_rows(work: &[f32], rows: &RowSeeds) -> Vec<f32> {
+    rows.nodes().iter().map(|&node| work[node as usize]).collect()
 }
 
 /// The quantity that is summed over a seed's mini-batch.

@@ -3,12 +3,14 @@
 //! [`run`] is for every batching operator. Where its description claims that it is interchangeable
 //! ([`Description::interchangeable`]), mini-batches equal those of [`reference::sample`], field for field. Of a kind of sampling
 //! that another crate declares there is no reference: [`equal`] compares the operators that sample by it. Where it claims to take
-//! pairs ([`Description::taking_pairs`]), mini-batches of pairs are tested as those of nodes are.
+//! pairs ([`Description::taking_pairs`]), mini-batches of pairs are tested as those of nodes are; where it claims to take rows of a task
+//! ([`Description::taking_rows`]), that no edge and no node of a row's tree is later than the row.
 
 pub mod graphs;
 mod laws;
 mod pairs;
 pub mod reference;
+mod rows;
 pub mod strategy;
 
 use std::ops::Range;
@@ -251,6 +253,9 @@ pub fn run_some(description: &Description, every: usize) {
         settings(&subject, spec);
         if description.takes_pairs {
             pairs::run(&subject, spec);
+        }
+        if description.takes_rows && *spec == TYPED {
+            rows::run(&subject);
         }
         match *spec {
             _ if !description.interchangeable => {}

@@ -9,7 +9,7 @@ use morphgl_registry::{
     SamplerSettings, Sampling, SeedSet,
 };
 use morphgl_sampler_core::{
-    Excluded, Expected, HostBatching, NeighborSampler, SampleSeeds, TYPED, TypedSampler, TypedSettings,
+    Excluded, Expected, HostBatching, NeighborSampler, SampleSeeds, Seeds, TYPED, TypedSampler, TypedSettings,
 };
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -223,8 +223,11 @@ impl Sampler {
         }
         batch.id = BatchId { epoch: (draw >> 32) as u32 & 0xffff, index: draw as u32 };
         let sampled = match sampler {
-            Picker::Neighbor(sampler) => sampler.sample(&self.host, seeds, excluded, batch),
-            Picker::Typed(sampler) => sampler.sample_until(&self.host, (&**seeds, until), excluded, batch),
+            Picker::Neighbor(sampler) => sampler.sample(&self.host, Seeds::of_nodes(seeds), excluded, batch),
+            Picker::Typed(sampler) => {
+                let seeds = Seeds { times: until, ..Seeds::of_nodes(seeds) };
+                sampler.sample(&self.host, seeds, excluded, batch)
+            }
             Picker::None => {
                 batch.num_seeds = seeds.len();
                 batch.input_nodes.clone_from(seeds);

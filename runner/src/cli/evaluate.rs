@@ -38,7 +38,7 @@ pub(crate) struct Args {
 fn classes(scores: &Scores) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     for split in &scores.splits {
-        if scores.evaluation == Evaluation::Sampled {
+        if scores.evaluation == Evaluation::Sampled && !scores.of_rows {
             return Err(Usage::error("--classes: sampled mini-batches keep no predictions; use --evaluation full"));
         }
         if split.classes.is_empty() {
@@ -52,14 +52,12 @@ fn classes(scores: &Scores) -> anyhow::Result<String> {
             rows.push([split.split.to_string(), name, nodes].into_iter().chain(values).collect());
         }
     }
-    Ok(show::table(&["split", "class", "nodes", "precision", "recall", "F1"], &rows, &[0, 1]))
+    let of = if scores.of_rows { "rows" } else { "nodes" };
+    Ok(show::table(&["split", "class", of, "precision", "recall", "F1"], &rows, &[0, 1]))
 }
 
 pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
     let context = &RunContext::of_inference(call.process, call.stop.clone(), call.observer(), args.trained.time_limit)?;
-    if args.classes && args.evaluation == Some(Evaluation::Sampled) {
-        return Err(Usage::error("--classes: sampled mini-batches keep no predictions; use --evaluation full"));
-    }
     let mut trained = Trained::open(context, args.trained.clone(), call.dataset.clone(), true)?;
     let scores = trained.evaluate(args.evaluation, &args.score)?;
     let accurate = scores.task != Task::Regress;
@@ -99,7 +97,11 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     let mut json: Map<String, Value> =
         scores.splits.iter().map(|split| (split.split.to_string(), score(split))).collect();
     let names: Vec<String> = args.score.iter().map(ScoreKind::to_string).collect();
-    let nodes = if scores.of_pairs { "pairs" } else { "nodes" };
+    let nodes = match () {
+        () if scores.of_pairs => "pairs",
+        () if scores.of_rows => "rows",
+        () => "nodes",
+    };
     let accuracy = accurate.then_some("accuracy");
     let columns: Vec<&str> =
         ["split", nodes].into_iter().chain(accuracy).chain(["loss"]).chain(names.iter().map(String::as_str)).collect();

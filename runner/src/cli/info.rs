@@ -1,6 +1,6 @@
 //! `morphgl info`: describes a dataset.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,13 @@ use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{
-    ArrayFile, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, Meta, OpenOptions, unknown_neighbor,
+    ArrayFile, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, Meta, OpenOptions, TaskRows, unknown_neighbor,
 };
 use morphgl_platform::excerpt;
 use serde_json::json;
 
 use super::{Outcome, show};
+use crate::examples;
 use crate::paths;
 use crate::session::data::{num_bytes, overlap};
 
@@ -46,15 +47,16 @@ const SOURCES: usize = 256 << 10;
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let dataset = Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
     let mut outcome = describe(&args.dataset)?;
-    let repeated = dataset.splits.num_repeated(dataset.num_nodes());
-    let remark = overlap(repeated);
+    let of = examples::noun(&dataset);
+    let repeated = dataset.splits.num_repeated(dataset.num_examples());
+    let remark = overlap(repeated, of);
     // An import notes it, too.
     if repeated > 0 && !outcome.text.contains(&remark) {
         outcome.text += &format!("note      {remark}\n");
     }
     outcome.json["splits"]["repeated"] = repeated.into();
-    let oversampled = dataset.splits.num_oversampled(dataset.num_nodes());
-    let remark = morphgl_formats::oversampling(oversampled, dataset.splits.train.len());
+    let oversampled = dataset.splits.num_oversampled(dataset.num_examples());
+    let remark = morphgl_formats::oversampling(oversampled, dataset.splits.train.len(), of);
     if oversampled > 0 && !outcome.text.contains(&remark) {
         outcome.text += &format!("note      {remark}\n");
     }
@@ -106,7 +108,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     if let Some(labels) = dataset.array("labels")? {
         for_each(&labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
     }
-    let labelled_of_splits = labelled_of_splits(&dataset, labelled, n)?;
+    let examples = meta.num_examples();
+    let labelled_of_splits = labelled_of_splits(&dataset, labelled, examples)?;
     let features = meta.arrays.get("features").map(|f| (f.shape[1], f.dtype));
     let total: u64 = meta.arrays.values().map(num_bytes).sum();
     let splits = SPLITS.map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
@@ -131,13 +134,18 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     text += &features.map_or(none.to_string(), |(dim, dtype)| {
         format!("features  {dim} x {dtype}, {} per row\n", show::bytes(dim * dtype.size() as u64))
     });
+    let task = task(&dataset)?;
+    let of = if task.is_some() { "row" } else { "node" };
+    if let Some(task) = &task {
+        text += &format!("task      {}\n", task.text());
+    }
     text += &match meta.arrays.contains_key("labels") {
-        true => format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, HumanCount(labelled)),
+        true => format!("labels    {} classes, {} {of}s labelled\n", meta.num_classes, HumanCount(labelled)),
         false => "labels    none\n".to_string(),
     };
     let targets = dataset.array("targets")?.map(|array| known_targets(&array, meta)).transpose()?;
     if let Some(known) = &targets {
-        text += &format!("targets   {}\n", known.text(n));
+        text += &format!("targets   {}\n", known.text(examples, of));
     }
     let splits_with_labels = SPLITS.iter().zip(splits).zip(labelled_of_splits).map(|((name, nodes), labelled)| {
         let all = labelled.is_none_or(|labelled| labelled == nodes);
@@ -202,7 +210,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "labelled": labelled,
         "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0),
             "no_in_edges": no_in_edges, "isolated": isolated },
-        "targets": targets.map(|known| known.json(n)),
+        "targets": targets.map(|known| known.json(examples)),
+        "task": task.map(|task| task.json()),
         "splits": { "train": splits[0], "valid": splits[1], "test": splits[2],
             "labelled": SPLITS.into_iter().zip(labelled_of_splits).collect::<BTreeMap<_, _>>() },
         "edge_splits": pairs.iter().any(Option::is_some).then(|| json!({
@@ -257,6 +266,36 @@ fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64
     Ok(count)
 }
 
+/// The rows of a task.
+struct Task {
+    rows: u64,
+    /// Distinct nodes.
+    nodes: u64,
+    /// First and last time.
+    times: [i64; 2],
+}
+
+/// The rows of the dataset's task, where it has one.
+fn task(dataset: &DatasetPath) -> anyhow::Result<Option<Task>> {
+    let [of_nodes, of_times] = TaskRows::ARRAYS;
+    let (Some(nodes), Some(times)) = (dataset.array(of_nodes)?, dataset.array(of_times)?) else { return Ok(None) };
+    let (nodes, times) = (nodes.read::<u32>(Load::Mmap)?, times.read::<i64>(Load::Mmap)?);
+    let bounds = [times.iter().min(), times.iter().max()].map(|time| time.copied().unwrap_or(0));
+    let distinct: HashSet<u32> = nodes.iter().copied().collect();
+    Ok(Some(Task { rows: nodes.len() as u64, nodes: distinct.len() as u64, times: bounds }))
+}
+
+impl Task {
+    fn text(&self) -> String {
+        let ([rows, nodes], [first, last]) = ([self.rows, self.nodes].map(HumanCount), self.times);
+        format!("{rows} rows of {nodes} nodes, at times from {first} to {last}; labels, targets and splits are of rows")
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({ "rows": self.rows, "nodes": self.nodes, "first_time": self.times[0], "last_time": self.times[1] })
+    }
+}
+
 /// The columns of targets, and how many are known.
 struct KnownTargets {
     /// Name of each column, where columns have names.
@@ -283,12 +322,12 @@ fn known_targets(array: &ArrayFile, meta: &Meta) -> anyhow::Result<KnownTargets>
 }
 
 impl KnownTargets {
-    fn text(&self, num_nodes: u64) -> String {
+    fn text(&self, num_nodes: u64, of: &str) -> String {
         let width = self.known.len();
         let named = self.names.as_ref().map(|names| format!(" ({})", excerpt(&names.join(", "), MAX_NAMES)));
         let unknown = num_nodes * width as u64 - self.known.iter().sum::<u64>();
         format!(
-            "{width} per node{}, {} nodes with any, {} values unknown",
+            "{width} per {of}{}, {} {of}s with any, {} values unknown",
             named.unwrap_or_default(),
             HumanCount(self.nodes),
             HumanCount(unknown)

@@ -28,6 +28,7 @@ use crate::usage::Usage;
   morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy
   morphgl predict cora.safetensors cora --probabilities -o all.csv  the probability of every class, too
   morphgl predict cora.safetensors cora --embeddings hidden.npy    the rows that the last layer makes classes of
+  morphgl predict runs/churn --rows test                           rows of a task: nodes at times, each within its time
   morphgl predict runs/links --edges pairs.csv                     scores of pairs, by a model of links
   morphgl predict runs/ratings --edges pairs.csv                   classes or values of edges, by a model of these
   morphgl predict runs/links --top 10 --nodes ids.txt              the ten likeliest new partners of each
@@ -35,9 +36,13 @@ use crate::usage::Usage;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) trained: InferenceConfig,
-    /// Nodes to predict: all, train, valid, test, or a file with one id per line, as the graph's source has them
-    #[arg(long, default_value = "all")]
-    nodes: PathBuf,
+    /// Nodes to predict: all, train, valid, test, or a file with one id per line, as the graph's source has them [default: all]
+    #[arg(long)]
+    nodes: Option<PathBuf>,
+    /// Rows of the dataset's task to predict, each within its time: all, train, valid, test, or a file with a node and a time per line,
+    /// separated by a comma or a space [default: all, of a dataset with a task]
+    #[arg(long, value_name = "ROWS", conflicts_with_all = ["nodes", "edges", "top", "embeddings"])]
+    rows: Option<PathBuf>,
     /// Pairs to score, by a model of links, or whose class, labels or values are predicted, by one of edges: a file with two ids per line,
     /// source and destination, separated by a comma or a space; behind them the edge type, by a model with a vector for each
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
@@ -61,7 +66,7 @@ pub(crate) struct Args {
     /// The probability of every class, not of the predicted one alone
     #[arg(long)]
     probabilities: bool,
-    /// File to write: .csv (node,class,probability; labels' probabilities and values a column each; source,target,score of pairs; source,target,… of edges) by
+    /// File to write: .csv (node,class,probability; of rows node,time,…; labels' probabilities and values a column each; source,target,score of pairs; source,target,… of edges) by
     /// names, where the model has them; or .npy: class numbers as i32, in the nodes' order; as f32 `[nodes, classes]`
     /// probabilities of classes or labels, or values; `[pairs]` scores
     #[arg(short, long, value_name = "FILE")]
@@ -69,6 +74,13 @@ pub(crate) struct Args {
     /// Writes an apostrophe before names in csv that begin with =, +, - or @, which spreadsheets take for formulas
     #[arg(long)]
     quote_formulas: bool,
+}
+
+impl Args {
+    /// The nodes that are asked for.
+    fn nodes(&self) -> &Path {
+        self.nodes.as_deref().unwrap_or(Path::new("all"))
+    }
 }
 
 pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
@@ -93,7 +105,12 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     if let Some(edges) = &args.edges {
         return written(args, &trained.predict_edges(edges)?, context);
     }
-    let nodes = trained.nodes(&args.nodes)?;
+    let by_rows = args.rows.is_some() || trained.predicts_rows() && args.nodes.is_none() && args.embeddings.is_none();
+    if by_rows {
+        let rows = args.rows.as_deref().unwrap_or(Path::new("all"));
+        return written(args, &trained.predict_rows(rows)?, context);
+    }
+    let nodes = trained.nodes(args.nodes())?;
     if let Some(path) = &args.embeddings {
         let Embeddings { layer, rows, width, ranks } = trained.embeddings(&nodes, args.layer)?;
         if !is_first(&ranks, context) {
@@ -126,6 +143,7 @@ fn written(args: &Args, predictions: &Predictions, context: &RunContext) -> anyh
         };
         match of {
             Predicted::Nodes(ids) => json["nodes"] = json!(ids),
+            Predicted::Rows(ids) => json["rows"] = json!(ids),
             Predicted::Edges(ids) => json["pairs"] = json!(ids),
         }
         if all {
@@ -146,11 +164,11 @@ fn written(args: &Args, predictions: &Predictions, context: &RunContext) -> anyh
         replace_file(path, |out| csv.write(out)).with_context(failed)?;
         csv.remark_formulas(context);
     }
-    let what = if matches!(predictions.of, Predicted::Nodes(_)) { "nodes" } else { "pairs" };
+    let what = format!("{}s", predictions.of.names().0);
     let count = predictions.of.len();
     let text = format!("{} {what} predicted, written to {}\n", HumanCount(count as u64), path.display());
     let mut json = json!({ "output": lossy(path) });
-    json[what] = json!(count);
+    json[&what] = json!(count);
     Ok(Outcome::new(text, with_ranks(json, ranks)))
 }
 

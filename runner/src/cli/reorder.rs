@@ -18,7 +18,7 @@ use super::show::{Show, Stages};
 use super::{Outcome, info};
 use crate::load::cpu_seconds;
 use crate::usage::Usage;
-use crate::values;
+use crate::{examples, values};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -121,7 +121,7 @@ fn hotness(args: &Args, dataset: &Dataset) -> anyhow::Result<Arc<[f32]>> {
     if let Some(batch_size) = args.batch_size {
         settings.batch_size = batch_size;
     }
-    let train = &dataset.splits.train;
+    let train = &*examples::nodes(&dataset.splits.train, dataset);
     let begins = matches!(args.by, PolicyKind::Inclusion | PolicyKind::WeightedReversePageRank);
     if begins && train.is_empty() {
         let (name, by) = (&dataset.name, args.by);

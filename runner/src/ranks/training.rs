@@ -1,5 +1,6 @@
 //! Training as one rank of an MPI run: what the ranks agree on.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::usage::Usage;
 use crate::values::Cache;
 use crate::{
     Evaluation, Inferred, Job, JobConfig, MemoryLimit, Plan, Process, Profile, Profiler, Recorder, RunContext,
-    TrainReport, median, words,
+    TrainReport, examples, median, words,
 };
 
 /// A rank's part of a run, an epoch.
@@ -168,8 +169,9 @@ impl Ranks {
                 let policy =
                     policy.ok_or_else(|| usage(format!("{kind} samples per epoch to count; name another policy")))?;
                 let pairs = config.pairs.map(|_| dataset.train_pairs());
-                let seeds = pairs.as_ref().map_or(&dataset.splits.train[..], |pairs| pairs.as_flattened());
-                let hotness = policy.score(&dataset.topology, seeds, &config.sampler)?;
+                let train = || examples::nodes(&dataset.splits.train, dataset);
+                let seeds = pairs.as_ref().map_or_else(train, |pairs| Cow::from(pairs.as_flattened()));
+                let hotness = policy.score(&dataset.topology, &seeds, &config.sampler)?;
                 let rows = bytes / matrix.row_bytes().max(1) as u64;
                 hottest(&hotness.features, usize::try_from(rows).unwrap_or(usize::MAX))
             }

@@ -14,7 +14,7 @@ use morphgl_registry::{At, Key, Machine};
 
 use super::options::DataOptions;
 use crate::sufficient::{PROGRAM, Sizes};
-use crate::{RunContext, words};
+use crate::{RunContext, examples, words};
 
 /// The dataset of a session.
 #[derive(Debug, Clone, Copy)]
@@ -146,13 +146,21 @@ fn describe(dataset: &Dataset, start: Instant, context: &RunContext) {
         dataset.num_classes,
         Time(start.elapsed().as_secs_f64()),
     ));
-    let repeated = dataset.splits.num_repeated(dataset.num_nodes());
-    if repeated > 0 {
-        context.remark(format_args!("{}", overlap(repeated)));
+    let (of, repeated) = (examples::noun(dataset), dataset.splits.num_repeated(dataset.num_examples()));
+    if let Some(rows) = &dataset.task_rows {
+        let (rows, split) = (HumanCount(rows.len() as u64), &dataset.splits);
+        let [train, valid, test] =
+            [&split.train, &split.valid, &split.test].map(|split| HumanCount(split.len() as u64));
+        context.remark(format_args!(
+            "task: {rows} rows, {train} to train on, {valid} to validate, {test} to test; none sees what is later than it"
+        ));
     }
-    let oversampled = dataset.splits.num_oversampled(dataset.num_nodes());
+    if repeated > 0 {
+        context.remark(format_args!("{}", overlap(repeated, of)));
+    }
+    let oversampled = dataset.splits.num_oversampled(dataset.num_examples());
     if oversampled > 0 {
-        context.remark(format_args!("{}", morphgl_formats::oversampling(oversampled, dataset.splits.train.len())));
+        context.remark(format_args!("{}", morphgl_formats::oversampling(oversampled, dataset.splits.train.len(), of)));
     }
     if dataset.labels.is_none() {
         return;
@@ -162,7 +170,7 @@ fn describe(dataset: &Dataset, start: Instant, context: &RunContext) {
         let labelled = dataset.num_labelled(nodes);
         if labelled < nodes.len() {
             let [labelled, nodes] = [labelled, nodes.len()].map(|n| HumanCount(n as u64));
-            context.remark(format_args!("{labelled} of {nodes} {name} nodes have a label; scores are of these alone"));
+            context.remark(format_args!("{labelled} of {nodes} {name} {of}s have a label; scores are of these alone"));
         }
     }
     let untrained = dataset.untrained_classes();
@@ -171,14 +179,15 @@ fn describe(dataset: &Dataset, start: Instant, context: &RunContext) {
         let more = if untrained.len() > 8 { ", …" } else { "" };
         let count = HumanCount(untrained.len() as u64);
         context
-            .remark(format_args!("classes without a training node, never predicted rightly: {count} ({some}{more})"));
+            .remark(format_args!("classes without a training {of}, never predicted rightly: {count} ({some}{more})"));
     }
 }
 
 /// Says what of a timed graph is not read.
 fn remark_on_times(dataset: &Dataset, context: &RunContext) {
     let topology = &dataset.topology;
-    if topology.node_times().or(topology.edge_times()).is_some() {
+    // Rows of a task are always sampled within times.
+    if dataset.task_rows.is_none() && topology.node_times().or(topology.edge_times()).is_some() {
         context.remark(format_args!(
             "times bound what is sampled by --sampler typed --sampler-option temporal=uniform or last alone"
         ));
@@ -221,9 +230,9 @@ pub(crate) fn schema(dataset: &Dataset, model: &ModelSpec, context: &RunContext)
     Schema { classes: None, features: None, targets: None, ..schema }
 }
 
-/// The remark on nodes that several splits have.
-pub(crate) fn overlap(repeated: usize) -> String {
-    format!("{repeated} nodes are in more than one split: their accuracy says nothing of unseen nodes")
+/// The remark on examples, nodes or rows as `of` says, that several splits have.
+pub(crate) fn overlap(repeated: usize, of: &str) -> String {
+    format!("{repeated} {of}s are in more than one split: their accuracy says nothing of unseen {of}s")
 }
 
 /// Bytes of an array's values.

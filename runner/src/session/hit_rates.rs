@@ -18,7 +18,7 @@ use super::data::Source;
 use super::options::batch::MiniBatches;
 use super::options::{BatchOptions, DataOptions};
 use super::run_dir::Configured;
-use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, routes};
+use crate::{JobConfig, OperatorBuilder, RunContext, TrainingSpec, examples, routes};
 
 /// A dataset, and the batching operator whose accesses are counted.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Sampled {
         (data, batch): (&DataOptions, &BatchOptions),
         given: Option<&Arc<Dataset>>,
     ) -> Result<Self> {
-        let batch = MiniBatches::of(batch, ModelKind::Sage);
+        let batch = MiniBatches::by(batch, ModelKind::Sage);
         let resolved = batch.resolve(context)?;
         let dataset = Source::of(data, given).open(context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
@@ -69,7 +69,7 @@ impl Sampled {
     ///
     /// As [`Sampled::new`], and a directory without a run.
     pub fn of_run(context: &RunContext, dir: &Path, batch: &BatchOptions) -> Result<Self> {
-        MiniBatches::of(batch, ModelKind::Sage).resolve(context)?;
+        MiniBatches::by(batch, ModelKind::Sage).resolve(context)?;
         let Configured { dataset, job, .. } = Configured::read(dir)?;
         // What was left on disk is larger than memory.
         let mmap = job.disk_bytes.is_some();
@@ -113,7 +113,8 @@ impl Sampled {
     pub fn count(&self, epochs: NonZeroU32) -> Result<Counted> {
         let (begun, epochs) = (Instant::now(), epochs.get());
         let policy = Hindsight { batching: self.batching.as_ref(), epochs: 0..epochs, threads: self.threads };
-        let hotness = policy.score(&self.dataset.topology, &self.dataset.splits.train, &self.settings)?;
+        let seeds = examples::nodes(&self.dataset.splits.train, &self.dataset);
+        let hotness = policy.score(&self.dataset.topology, &seeds, &self.settings)?;
         Ok(Counted { hotness, epochs, seconds: begun.elapsed().as_secs_f64() / f64::from(epochs) })
     }
 
@@ -125,7 +126,8 @@ impl Sampled {
     pub fn score(&self, kind: PolicyKind) -> Result<Hotness> {
         let policy = kind.policy_of(self.settings.seed, self.batching.as_ref(), self.threads);
         let policy = policy.context("it counts the epochs of a training; name another policy")?;
-        Ok(policy.score(&self.dataset.topology, &self.dataset.splits.train, &self.settings)?)
+        let seeds = examples::nodes(&self.dataset.splits.train, &self.dataset);
+        Ok(policy.score(&self.dataset.topology, &seeds, &self.settings)?)
     }
 
     /// Number of rows that a share in percent is.

@@ -22,7 +22,7 @@ use crate::task::{Examples, Learned};
 use crate::usage::Usage;
 use crate::{
     Allowed, Factored, FactoredProfile, GroupProfile, Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile,
-    Profiler, RunContext, Scheduler, Shares, SplitPlan, TrainingSpec, Unified, memory, task, words,
+    Profiler, RunContext, Scheduler, Shares, SplitPlan, TrainingSpec, Unified, examples, memory, task, words,
 };
 
 /// What a profile and its plans are for.
@@ -81,7 +81,7 @@ impl<'a> Planned<'a> {
         Self {
             options,
             source: Source::of(&options.data, given),
-            batch: MiniBatches::of(&options.batch, options.model.model),
+            batch: MiniBatches::by(&options.batch, options.model.model),
             learned: options.model.learned(),
         }
     }
@@ -112,6 +112,10 @@ impl<'a> Planned<'a> {
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
         let dataset = task::dataset_for(self.learned, dataset, context)?;
+        if examples::are_rows(&dataset) && self.options.split.allow_staleness > 0 {
+            let why = "layers are split of mini-batches of nodes, not of rows of a task";
+            return Err(Usage::error(format!("--allow-staleness: {why}; leave it out")));
+        }
         let config = config(&dataset, &self.options.model, &batch)?;
         if let Some(types) = dataset.topology.types().filter(|_| !config.spec.model.has_edge_types()) {
             let (nodes, edges) = (types.node_types().len(), types.edge_types().len());
@@ -330,6 +334,7 @@ fn evaluation_bytes(profile: &Profile, config: &JobConfig) -> u64 {
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelOptions, batch: &Resolved<'_>) -> anyhow::Result<JobConfig> {
     let width = task::width(dataset, &label(dataset), model.task.task, model.task.examples())?;
+    let batch = batch.of(dataset);
     let mut spec = model.spec(dataset.feature_dim(), width, batch.batch());
     task::set_types(&mut spec, dataset);
     task::balance(&mut spec, dataset);

@@ -164,6 +164,7 @@ fn dataset(dataset: &Dataset) -> Vec<(String, String)> {
         Some(features) => format!("{} x {}", features.dim(), features.dtype()),
         None => words::features(dataset),
     };
+    let rows = dataset.task_rows.iter().map(|rows| ("rows of the task", count(rows.len() as u64)));
     [
         ("name", dataset.name.clone()),
         ("nodes", count(dataset.num_nodes() as u64)),
@@ -172,8 +173,10 @@ fn dataset(dataset: &Dataset) -> Vec<(String, String)> {
         ("classes", count(dataset.num_classes as u64)),
         ("train, valid, test", splits.join(", ")),
     ]
+    .into_iter()
+    .chain(rows)
     .map(|(name, value)| (name.to_string(), value))
-    .to_vec()
+    .collect()
 }
 
 /// The report of a plan alone, on this machine or on one that is described.

@@ -4,6 +4,7 @@ mod evaluate;
 mod pairs;
 mod predict;
 mod read;
+mod rows;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,7 +125,7 @@ impl Trained {
         let mut file = ModelFile::open(&options.model)?;
         let spec = file.spec()?;
         let batch =
-            MiniBatches { options: &options.batch, run: sampled.as_ref(), model: spec.kind }.resolve(context)?;
+            MiniBatches { run: sampled.as_ref(), ..MiniBatches::by(&options.batch, spec.kind) }.resolve(context)?;
         let schema = file.schema(&spec)?;
         let parameters = file.parameters(&spec)?;
         let source = Source::of(&options.data, given.as_ref());
@@ -147,7 +148,7 @@ impl Trained {
             dataset = Arc::new(Dataset { labels: None, num_classes: 0, ..(*dataset).clone() });
         }
         let (model, parameters) = fitting.apply(&spec, parameters)?;
-        let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
+        let config = batch.of(&dataset).job(TrainingSpec { model, optimizer: Default::default() });
         let config = JobConfig { disk_bytes, ..config };
         let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         builder.check_weights()?;
@@ -191,7 +192,8 @@ impl Trained {
     }
 
     fn batch(&self) -> MiniBatches<'_> {
-        MiniBatches { options: &self.options.batch, run: self.sampled.as_ref(), model: self.config.spec.model.kind }
+        let batch = MiniBatches::by(&self.options.batch, self.config.spec.model.kind).of(&self.dataset);
+        MiniBatches { run: self.sampled.as_ref(), ..batch }
     }
 
     /// The error for a mini-batch that exceeds the memory.

@@ -25,7 +25,7 @@ pub struct Epochs {
 pub struct Order {
     /// The epoch.
     pub epoch: u32,
-    /// The seeds; of pairs, their indices among those given.
+    /// The seeds; of pairs and of rows, their indices among those given.
     pub nodes: Arc<[u32]>,
 }
 
@@ -39,7 +39,7 @@ impl Epochs {
         Self { seeds: seeds.clone(), batch_size, shuffle, seed, orders: Mutex::default() }
     }
 
-    /// The seeds, or the pairs.
+    /// The seeds, nodes or rows, or the pairs.
     pub fn seed_set(&self) -> &SeedSet {
         &self.seeds
     }
@@ -54,16 +54,15 @@ impl Epochs {
         self.num_seeds().div_ceil(self.batch_size)
     }
 
-    /// The seeds, or the indices of the pairs, in the order of `epoch`, computed by the first worker that needs it.
+    /// The seeds, or the indices of the pairs or rows, in the order of `epoch`, computed by the first worker that needs it.
     pub fn order(&self, epoch: u32) -> Order {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = orders.iter().find(|order| order.epoch == epoch || !self.shuffle) {
             return Order { epoch, nodes: Arc::clone(&order.nodes) };
         }
-        let mut nodes: Arc<[u32]> = match self.seeds.pairs() {
-            None => self.seeds.nodes().into(),
-            Some(pairs) => (0..pairs.ends().len() as u32).collect(),
-        };
+        let are_nodes = self.seeds.pairs().is_none() && self.seeds.rows().is_none();
+        let mut nodes: Arc<[u32]> =
+            if are_nodes { self.seeds.nodes().into() } else { (0..self.num_seeds() as u32).collect() };
         if self.shuffle {
             permute(self.seed, epoch, Arc::get_mut(&mut nodes).expect("the only reference"));
         }
@@ -84,7 +83,7 @@ impl Epochs {
         seed_positions(self.num_seeds(), self.batch_size, id, share)
     }
 
-    /// The seeds of a share of a mini-batch, or the indices of its pairs, as [`seed_positions`] has them; `order` is the worker's copy, replaced when the
+    /// The seeds of a share of a mini-batch, or the indices of its pairs or rows, as [`seed_positions`] has them; `order` is the worker's copy, replaced when the
     /// epoch changes.
     ///
     /// # Errors

@@ -139,22 +139,22 @@ pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     }
 }
 
-/// Sets the labels and the targets of the seeds, where the graph has any; those of pairs were set with them.
-pub fn set_targets(dataset: &Dataset, batch: &mut HostBatch) {
-    let HostBatch { input_nodes, num_seeds, labels, targets, pairs, .. } = batch;
-    let seeds = &input_nodes[..*num_seeds];
+/// Sets the labels and the targets of the seeds, which are these of the dataset's `examples`, where there are any; those of pairs were set
+/// with them.
+pub fn set_targets(dataset: &Dataset, examples: &[u32], batch: &mut HostBatch) {
+    let HostBatch { labels, targets, pairs, .. } = batch;
     if pairs.is_some() {
         return;
     }
     labels.clear();
     targets.values.clear();
     if let Some(classes) = &dataset.labels {
-        labels.extend(seeds.iter().map(|&v| classes[v as usize]));
+        labels.extend(examples.iter().map(|&v| classes[v as usize]));
     }
     targets.width = dataset.target_dim();
     if let Some(matrix) = &dataset.targets {
-        targets.values.reserve(seeds.len() * matrix.dim());
-        seeds.iter().for_each(|&v| targets.values.extend_from_slice(matrix.row(v)));
+        targets.values.reserve(examples.len() * matrix.dim());
+        examples.iter().for_each(|&v| targets.values.extend_from_slice(matrix.row(v)));
     }
 }
 

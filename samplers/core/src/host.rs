@@ -14,8 +14,8 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    Epochs, Excluded, HostRows, Order, PairBatch, Pairs, check_host, check_settings, check_threads, gather_features,
-    host_batch, set_targets, weight_sum,
+    Epochs, Excluded, HostRows, Order, PairBatch, Pairs, SeedBatch, Seeds, check_host, check_settings, check_threads,
+    gather_features, host_batch, set_targets, weight_sum,
 };
 
 /// State of an operator that all its workers read.
@@ -109,12 +109,18 @@ fn weight_sums(topology: &Topology) -> Option<Vec<f32>> {
 pub trait SampleSeeds: fmt::Debug + Send {
     /// Samples the mini-batch `batch.id` of `seeds` from the graph without the edges `excluded`, of which there are some for pairs
     /// alone: sets all but pairs, labels, targets and features. Degrees may be those of the whole graph, without weights. The memory of
-    /// `batch` is reused, its content is not. Called on a thread of the worker's pool, where it has one.
+    /// `batch` is reused, its content is not. Seeds have times if [`check_settings`] allows rows of a task by the sampler's kind. Called on a thread of the worker's pool, where it has one.
     ///
     /// # Errors
     ///
     /// A mini-batch with more edges than 32-bit offsets can address.
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()>;
+    fn sample(
+        &mut self,
+        host: &HostBatching,
+        seeds: Seeds<'_>,
+        excluded: &Excluded,
+        batch: &mut HostBatch,
+    ) -> Result<()>;
 }
 
 /// One worker, with buffers of its own.
@@ -124,6 +130,7 @@ pub struct HostWorker<S> {
     /// The threads of a mini-batch, if there are several.
     pool: Option<ThreadPool>,
     order: Option<Order>,
+    seeds: SeedBatch,
     pairs: PairBatch,
     sampler: S,
 }
@@ -140,7 +147,8 @@ impl<S: SampleSeeds> HostWorker<S> {
             let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("batching-{i}"));
             builder.build().map_err(|e| Error::failed("threads of a batching worker", e))
         });
-        Ok(Self { host, pool: pool.transpose()?, order: None, pairs: PairBatch::default(), sampler })
+        let (seeds, pairs) = Default::default();
+        Ok(Self { host, pool: pool.transpose()?, order: None, seeds, pairs, sampler })
     }
 }
 
@@ -152,17 +160,17 @@ impl<S: SampleSeeds> BatchingWorker for HostWorker<S> {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let Self { host, pool, order, pairs, sampler } = self;
+        let Self { host, pool, order, seeds, pairs, sampler } = self;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         let seeds = match &host.pairs {
             None => {
                 batch.pairs = None;
-                host.epochs.seeds(id, share, order)?
+                seeds.of(host.epochs.seed_set(), host.epochs.seeds(id, share, order)?)
             }
             Some(shared) => {
                 let mut rows = HostRows::new(&host.dataset.topology, host.sorted);
                 pairs.draw(shared, &host.epochs, share, order, &mut rows, &mut batch)?;
-                pairs.seeds()
+                Seeds::of_nodes(pairs.seeds())
             }
         };
         let excluded = pairs.excluded();
@@ -178,7 +186,7 @@ fn prepare(
     host: &HostBatching,
     sampler: &mut impl SampleSeeds,
     parallel: bool,
-    seeds: &[u32],
+    seeds: Seeds<'_>,
     excluded: &Excluded,
     batch: &mut HostBatch,
 ) -> Result<()> {
@@ -189,7 +197,7 @@ fn prepare(
     if let Some(given) = &mut batch.given {
         host.weigh(&mut given.degrees, &given.nodes);
     }
-    set_targets(&host.dataset, batch);
+    set_targets(&host.dataset, seeds.examples, batch);
     let matrix = host.dataset.features.as_ref().filter(|_| host.gather);
     gather_features(matrix, &host.pages, parallel, batch);
     Ok(())

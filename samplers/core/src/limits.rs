@@ -7,6 +7,7 @@ use morphgl_registry::{
 };
 
 use crate::stream::HOP_BITS;
+use crate::typed::TYPED;
 use crate::uniform::MAX_FANOUT;
 use crate::weighted::MAX_WEIGHTED_DEGREE;
 
@@ -20,7 +21,8 @@ pub const MAX_STEPS: u32 = 1 << 16;
 ///
 /// # Errors
 ///
-/// No hop, layer, walk or step, or more than [`MAX_HOPS`] hops; a batch size of 0, seeds of another graph, weighted picks without
+/// No hop, layer, walk or step, or more than [`MAX_HOPS`] hops; a batch size of 0, seeds of another graph, rows of a task by a kind of
+/// sampling that reads no times, weighted picks without
 /// weights, or degrees, fanouts and walks that overflow the counter; each with its cure.
 ///
 /// # Complexity
@@ -29,6 +31,15 @@ pub const MAX_STEPS: u32 = 1 << 16;
 pub fn check_settings(topology: &Topology, seeds: &SeedSet, settings: &SamplerSettings) -> Result<()> {
     let largest = || topology.indptr().windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
     check_limits(topology.num_nodes(), topology.weights().is_some(), largest, seeds, settings)
+}
+
+/// Checks that seeds with times of their own are sampled by a kind that reads times.
+fn check_times(seeds: &SeedSet, sampling: &Sampling) -> Result<()> {
+    if seeds.rows().is_none() || sampling.kind() == TYPED.name {
+        return Ok(());
+    }
+    let what = format!("rows of a task are sampled within their times, which {} does not read", sampling.kind());
+    Err(Error::setting("sampler", format!("{what}; use --sampler {}", TYPED.name)))
 }
 
 /// Checks as [`check_settings`] does, for a graph that need not be in memory: its largest in-degree is computed last.
@@ -50,6 +61,7 @@ pub fn check_limits(
         let what = format!("node {node} does not exist, there are {num_nodes}; give seeds of this graph");
         return Err(Error::setting("seeds", what));
     }
+    check_times(seeds, &settings.sampling)?;
     match &settings.sampling {
         Sampling::Neighbor(hops) => check_hops(hops, weights)?,
         Sampling::Shadow(ShadowSettings { hops, layers }) => {

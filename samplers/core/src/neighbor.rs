@@ -5,7 +5,7 @@ use std::sync::Arc;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{GivenNodes, HostBatch, NeighborSettings, Result};
 
-use crate::{EdgeArrays, Excluded, Expected, HostBatching, HostHops, SampleSeeds, sample_hops};
+use crate::{EdgeArrays, Excluded, Expected, HostBatching, HostHops, SampleSeeds, Seeds, sample_hops};
 
 /// The neighbour sampling of one worker.
 #[derive(Debug)]
@@ -28,7 +28,13 @@ impl NeighborSampler {
 }
 
 impl SampleSeeds for NeighborSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
+    fn sample(
+        &mut self,
+        host: &HostBatching,
+        seeds: Seeds<'_>,
+        excluded: &Excluded,
+        batch: &mut HostBatch,
+    ) -> Result<()> {
         let topology = &host.dataset.topology;
         let Self { hops, settings, given } = self;
         let mut sampler = hops.sampler(topology).without(excluded);
@@ -37,7 +43,7 @@ impl SampleSeeds for NeighborSampler {
             settings,
             host.settings.seed,
             EdgeArrays::of(topology),
-            seeds,
+            seeds.nodes,
             given.as_deref(),
             batch,
         )

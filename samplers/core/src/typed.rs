@@ -17,7 +17,8 @@ pub use trees::{TimePick, TreeRows, TreeSettings, Trees};
 
 use crate::limits::check_draws;
 use crate::{
-    EdgeArrays, Excluded, Expected, HostBatching, HostHops, Picks, SampleSeeds, SubRowEnds, TypeFanout, sample_hops,
+    EdgeArrays, Excluded, Expected, HostBatching, HostHops, Picks, SampleSeeds, Seeds, SubRowEnds, TypeFanout,
+    sample_hops,
 };
 
 /// Fanouts of single edge types.
@@ -72,7 +73,7 @@ impl TypedSettings {
     /// # Errors
     ///
     /// Another kind of sampling; fanouts of an edge type that the graph does not have, or not one per hop; more draws than a counter
-    /// numbers.
+    /// numbers; times of nodes that have none; rows of a task without regard to times.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let topology = &context.dataset.topology;
         Ok(Self::of_degrees(context, largest_degree(topology))?.with_rows(topology))
@@ -100,7 +101,14 @@ impl TypedSettings {
     pub fn of_degrees(context: &BatchingContext, largest: u64) -> Result<Self> {
         let topology = &context.dataset.topology;
         let types = topology.types().map(|types| &**types);
-        Self::of_graph(&context.settings, types, topology.node_times().is_some(), largest)
+        let are_rows = context.seeds.rows().is_some();
+        let settings = Self::of_graph(&context.settings, types, topology.node_times().is_some() || are_rows, largest)?;
+        if are_rows && settings.trees.is_none_or(|trees| trees.by_time.is_none()) {
+            let what =
+                "temporal=no: the seeds are rows of a task, whose times bound what is sampled; give uniform or last";
+            return Err(Error::setting("sampler", what));
+        }
+        Ok(settings)
     }
 
     /// As [`TypedSettings::of_degrees`], of a graph with these types, whose nodes have times or not.
@@ -240,20 +248,12 @@ impl TypedSampler {
     }
 }
 
-impl TypedSampler {
-    /// As [`SampleSeeds::sample`], with trees bounded by `times`, one per seed, in place of the times of the seeds' nodes.
-    ///
-    /// # Errors
-    ///
-    /// As [`SampleSeeds::sample`].
-    ///
-    /// # Panics
-    ///
-    /// When there are fewer times than seeds, and trees are bounded by time.
-    pub fn sample_until(
+/// Trees that are bounded by time end at the times of the seeds, where these have some, else at those of their nodes.
+impl SampleSeeds for TypedSampler {
+    fn sample(
         &mut self,
         host: &HostBatching,
-        (seeds, times): (&[u32], Option<&[i64]>),
+        seeds: Seeds<'_>,
         excluded: &Excluded,
         batch: &mut HostBatch,
     ) -> Result<()> {
@@ -261,18 +261,13 @@ impl TypedSampler {
         settings.check_epoch(batch.id)?;
         let topology = &host.dataset.topology;
         if let Some(by) = settings.trees {
-            let mut rows = HostTrees { topology, seed_times: times };
+            let mut rows = HostTrees { topology, seed_times: seeds.times };
             let graph = (topology, excluded, EdgeArrays::of(topology));
-            return trees.sample(&mut rows, graph, (settings, by), host.settings.seed, seeds, batch);
+            return trees.sample(&mut rows, graph, (settings, by), host.settings.seed, seeds.nodes, batch);
         }
         let mut sampler = hops.sampler(topology).without(excluded).by_type(&settings.fanouts, settings.ends.as_deref());
-        sample_hops(&mut sampler, &settings.hops, host.settings.seed, EdgeArrays::of(topology), seeds, None, batch)
-    }
-}
-
-impl SampleSeeds for TypedSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
-        self.sample_until(host, (seeds, None), excluded, batch)
+        let edges = EdgeArrays::of(topology);
+        sample_hops(&mut sampler, &settings.hops, host.settings.seed, edges, seeds.nodes, None, batch)
     }
 }
 

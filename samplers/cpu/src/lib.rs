@@ -60,6 +60,7 @@ pub const TYPED: Description = Description::new(
 )
 .sampling(&[morphgl_sampler_core::TYPED])
 .taking_pairs()
+.taking_rows()
 .interchangeable();
 
 morphgl_registry::submit! { NEIGHBOR }

@@ -9,7 +9,7 @@ use morphgl_graph_store::Topology;
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Block, HostBatch, Result, ShadowSettings};
 use morphgl_sampler_core::{
     EdgeArrays, Excluded, Expected, Hop, HopSampler, HostBatching, HostHopSampler, HostHops, HostWorker, SampleSeeds,
-    check_threads, sample_hops,
+    Seeds, check_threads, sample_hops,
 };
 
 use induce::Inducer;
@@ -72,7 +72,14 @@ struct ShadowSampler {
 }
 
 impl SampleSeeds for ShadowSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
+    fn sample(
+        &mut self,
+        host: &HostBatching,
+        seeds: Seeds<'_>,
+        excluded: &Excluded,
+        batch: &mut HostBatch,
+    ) -> Result<()> {
+        let seeds = seeds.nodes;
         let Self { settings, hops, found, inducer, induced } = self;
         let topology = &host.dataset.topology;
         found.id = batch.id;

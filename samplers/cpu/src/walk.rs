@@ -12,7 +12,7 @@ use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Block, Error, HostBatch, Result, WalkSettings,
 };
 use morphgl_sampler_core::{
-    Excluded, HostBatching, HostWorker, NeighborCheck, Relabel, Row, SampleSeeds, check_threads,
+    Excluded, HostBatching, HostWorker, NeighborCheck, Relabel, Row, SampleSeeds, Seeds, check_threads,
 };
 use rayon::prelude::*;
 
@@ -72,7 +72,14 @@ struct WalkSampler {
 }
 
 impl SampleSeeds for WalkSampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], excluded: &Excluded, batch: &mut HostBatch) -> Result<()> {
+    fn sample(
+        &mut self,
+        host: &HostBatching,
+        seeds: Seeds<'_>,
+        excluded: &Excluded,
+        batch: &mut HostBatch,
+    ) -> Result<()> {
+        let seeds = seeds.nodes;
         let Self { settings, relabel, parts } = self;
         let topology = &host.dataset.topology;
         let check = NeighborCheck::new(topology);

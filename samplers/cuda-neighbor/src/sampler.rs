@@ -103,6 +103,10 @@ impl CudaSampler {
         let topology = &context.dataset.topology;
         check_settings(topology, &context.seeds, &context.settings)?;
         let kind = Kind::of(context)?;
+        if context.seeds.rows().is_some() {
+            let what = "seeds have their nodes' times here, not those of rows of a task; batch by Batching_CPU_Typed";
+            return Err(Error::setting(kind.key, what));
+        }
         let options = Options::read(&kind, &context.options)?;
         let device = Device::open(&context.place, &kind.key)?;
         let stream = Stream::new(&device, false)?;

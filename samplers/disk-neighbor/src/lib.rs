@@ -52,6 +52,7 @@ pub const TYPED: Description = Description::new(
 )
 .sampling(&[morphgl_sampler_core::TYPED])
 .taking_pairs()
+.taking_rows()
 .interchangeable()
 .with_options(&options::SPECS)
 .with_counters(&COUNTERS);

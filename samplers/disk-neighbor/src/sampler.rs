@@ -9,8 +9,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_hotness::{CachePolicy, Policy, PolicyKind, PreSample};
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{
-    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, Sampling,
-    SeedSet, TargetValues,
+    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, RowSeeds,
+    Sampling, SeedSet, TargetValues,
 };
 use morphgl_sampler_core::{Epochs, Pairs, SubRowEnds, TypedSettings, check_host, check_limits, weight_sum};
 
@@ -125,7 +125,7 @@ impl DiskNeighbor {
         let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
         let by_node =
             4 * by_node + seeds.pairs().map_or(0, |pairs| Pairs::bytes_per_node(&dataset.topology, pairs.settings()));
-        let by_node = by_node + typed.as_ref().map_or(0, Typed::bytes_per_node);
+        let by_node = by_node + typed.as_ref().map_or(0, |typed| Typed::bytes_per_node(typed, &files));
         let fixed = bytes_of_seeds(dataset, seeds) + by_node * u64::from(num_nodes);
         let types = typed.is_some().then(|| dataset.topology.types()).flatten().map(|types| &**types);
         let ends = types.map_or(0, SubRowEnds::num_bytes_of);
@@ -267,8 +267,8 @@ fn presample(context: &BatchingContext, options: &Options, counts: u64, epochs: 
 /// Labels and targets of the seeds, read when the operator is built.
 #[derive(Debug, Default)]
 pub(crate) struct OfSeeds {
-    /// The seeds in ascending order, where the graph has labels or targets.
-    nodes: Vec<u32>,
+    /// The seeds in ascending order, where the dataset has labels or targets: nodes, or rows of its task.
+    examples: Vec<u32>,
     /// The class of each, where the graph has labels.
     labels: Vec<i32>,
     /// The targets of each, where the graph has any.
@@ -283,17 +283,17 @@ impl OfSeeds {
         if seeds.pairs().is_some() || labels.is_none() && targets.is_none() {
             return Ok(known);
         }
-        known.nodes = seeds.nodes().to_vec();
-        known.nodes.sort_unstable();
-        let fetch = |(&node, to): (&u32, u32)| Fetch { element: node.into(), to };
-        let fetches: Vec<Fetch> = known.nodes.iter().zip(0..).map(fetch).collect();
+        known.examples = seeds.rows().map_or(seeds.nodes(), RowSeeds::rows).to_vec();
+        known.examples.sort_unstable();
+        let fetch = |(&example, to): (&u32, u32)| Fetch { element: example.into(), to };
+        let fetches: Vec<Fetch> = known.examples.iter().zip(0..).map(fetch).collect();
         if let Some(on_disk) = labels {
             known.labels.resize(fetches.len(), 0);
             on_disk.read(reader, &fetches, bytemuck::cast_slice_mut(&mut known.labels))?;
             let classes = dataset.num_classes as i32;
             if let Some(i) = known.labels.iter().position(|&l| l < -1 || l >= classes) {
                 let what = format!("the label is {}, outside -1 (none) and 0..{classes}", known.labels[i]);
-                return Err(on_disk.wrong(known.nodes[i].into(), what));
+                return Err(on_disk.wrong(known.examples[i].into(), what));
             }
         }
         if let Some(on_disk) = targets {
@@ -303,14 +303,14 @@ impl OfSeeds {
             on_disk.read(reader, &fetches, bytemuck::cast_slice_mut(values))?;
             if let Some(i) = values.iter().position(|value| value.is_infinite()) {
                 let what = format!("the target is {}; NaN stands for an unknown one", values[i]);
-                return Err(on_disk.wrong(known.nodes[i / *width].into(), what));
+                return Err(on_disk.wrong(known.examples[i / *width].into(), what));
             }
         }
         Ok(known)
     }
 
-    /// Sets labels and targets of a mini-batch of these seeds, where the graph has any; those of pairs were set with them.
-    pub(crate) fn set(&self, seeds: &[u32], batch: &mut HostBatch) {
+    /// Sets labels and targets of a mini-batch of these seeds, where the dataset has any; those of pairs were set with them.
+    pub(crate) fn set(&self, examples: &[u32], batch: &mut HostBatch) {
         if batch.pairs.is_some() {
             return;
         }
@@ -318,7 +318,7 @@ impl OfSeeds {
         labels.clear();
         targets.values.clear();
         targets.width = self.targets.width;
-        for i in seeds.iter().filter_map(|seed| self.nodes.binary_search(seed).ok()) {
+        for i in examples.iter().filter_map(|example| self.examples.binary_search(example).ok()) {
             labels.extend(self.labels.get(i));
             targets.values.extend_from_slice(&self.targets.values[i * targets.width..][..targets.width]);
         }
@@ -339,7 +339,12 @@ fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Ve
 }
 
 impl Shared {
-    /// Time of each node, where trees are bounded by time.
+    /// Whether trees are bounded by time.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.typed.as_ref().is_some_and(|typed| Typed::is_bounded(&typed.settings))
+    }
+
+    /// Time of each node, where trees are bounded by time, and nodes have some.
     pub(crate) fn node_times(&self) -> Option<&[i64]> {
         self.typed.as_ref()?.node_times.as_deref()
     }

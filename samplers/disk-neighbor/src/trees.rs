@@ -18,6 +18,8 @@ pub(crate) struct DiskTrees<'w> {
     pub(crate) shared: &'w Shared,
     pub(crate) reader: &'w mut Reader,
     pub(crate) buffers: &'w mut TreeBuffers,
+    /// Times of the seeds, in their order, where they are not those of their nodes.
+    pub(crate) seed_times: Option<&'w [i64]>,
 }
 
 /// Buffers, reused from mini-batch to mini-batch.
@@ -40,7 +42,7 @@ pub(crate) struct TreeBuffers {
 impl DiskTrees<'_> {
     /// Finds the distinct nodes of `nodes`, and their rows.
     fn locate(&mut self, nodes: &[u32]) -> Result<()> {
-        let Self { shared, reader, buffers: TreeBuffers { relabel, slots, located, .. } } = self;
+        let Self { shared, reader, buffers: TreeBuffers { relabel, slots, located, .. }, .. } = self;
         slots.clear();
         slots.extend_from_slice(nodes);
         let distinct = relabel.finish();
@@ -51,7 +53,7 @@ impl DiskTrees<'_> {
     }
 
     fn is_bounded(&self) -> bool {
-        self.shared.node_times().is_some()
+        self.shared.is_bounded()
     }
 
     /// The CSR row at an index of the hop.
@@ -67,8 +69,11 @@ impl TreeRows for DiskTrees<'_> {
             shared,
             reader,
             buffers: TreeBuffers { relabel, located, fetches, missing, uncached, neighbors, times, starts, .. },
+            ..
         } = self;
-        let Some(of_nodes) = shared.node_times() else { return Ok(()) };
+        if !shared.is_bounded() {
+            return Ok(());
+        }
         let rows = &located.rows;
         starts.clear();
         starts.extend(rows.iter().scan(0, |end, row| {
@@ -113,7 +118,9 @@ impl TreeRows for DiskTrees<'_> {
                 times.resize(neighbors.len(), i64::MIN);
             }
         }
-        times.iter_mut().zip(&*neighbors).for_each(|(time, &node)| *time = (*time).max(of_nodes[node as usize]));
+        if let Some(of_nodes) = shared.node_times() {
+            times.iter_mut().zip(&*neighbors).for_each(|(time, &node)| *time = (*time).max(of_nodes[node as usize]));
+        }
         Ok(())
     }
 
@@ -129,16 +136,19 @@ impl TreeRows for DiskTrees<'_> {
         self.buffers.times[self.buffers.starts[self.buffers.slots[row] as usize] + edge - self.row(row).start as usize]
     }
 
-    fn seed_time(&self, _: usize, node: u32) -> i64 {
-        self.shared.node_times().map_or(i64::MAX, |times| times[node as usize])
+    fn seed_time(&self, position: usize, node: u32) -> i64 {
+        match self.seed_times {
+            Some(times) => times[position],
+            None => self.shared.node_times().map_or(i64::MAX, |times| times[node as usize]),
+        }
     }
 
     fn neighbors(&mut self, _: BatchId, edges: &[u64], ends: &[u32], out: &mut Vec<u32>) -> Result<()> {
         out.clear();
         out.resize(edges.len(), 0);
         let is_bounded = self.is_bounded();
-        let Self { shared, reader, buffers: TreeBuffers { relabel, slots, located, fetches, neighbors, starts, .. } } =
-            self;
+        let Self { shared, reader, buffers, .. } = self;
+        let TreeBuffers { relabel, slots, located, fetches, neighbors, starts, .. } = &mut **buffers;
         fetches.clear();
         for (&slot, ends) in slots.iter().zip(ends.windows(2)) {
             let (slot, range) = (slot as usize, ends[0] as usize..ends[1] as usize);

@@ -15,14 +15,19 @@ pub(crate) struct Typed {
     pub(crate) settings: TypedSettings,
     /// Where sub-rows end, if memory has room for it; else the types of a row's edges are read.
     pub(crate) ends: Option<SubRowEnds>,
-    /// Time of each node, where trees are bounded by time.
+    /// Time of each node, where trees are bounded by time, and nodes have some.
     pub(crate) node_times: Option<Vec<i64>>,
 }
 
 impl Typed {
-    /// Bytes per node that are always kept.
-    pub(crate) fn bytes_per_node(settings: &TypedSettings) -> u64 {
-        if settings.trees.is_some_and(|trees| trees.by_time.is_some()) { 8 } else { 0 }
+    /// Bytes per node of the dataset of `files` that are always kept: of its time.
+    pub(crate) fn bytes_per_node(settings: &TypedSettings, files: &Files) -> u64 {
+        if Self::is_bounded(settings) && files.node_times.is_some() { 8 } else { 0 }
+    }
+
+    /// Whether trees are bounded by time.
+    pub(crate) fn is_bounded(settings: &TypedSettings) -> bool {
+        settings.trees.is_some_and(|trees| trees.by_time.is_some())
     }
 
     /// Reads the times of nodes, and with `keep` the types of all edges, by a [`Files::long_reader`].
@@ -35,7 +40,7 @@ impl Typed {
         reader: &mut Reader,
     ) -> Result<Self> {
         let mut node_times = None;
-        if let Some(on_disk) = files.node_times.as_ref().filter(|_| Self::bytes_per_node(&settings) > 0) {
+        if let Some(on_disk) = files.node_times.as_ref().filter(|_| Self::is_bounded(&settings)) {
             let times = node_times.insert(vec![0i64; on_disk.len as usize]);
             on_disk.pass(reader, 0, bytemuck::cast_slice_mut(times))?;
         }
@@ -87,7 +92,7 @@ impl HopFanouts<'_> {
             let picks = fanout.take(degree);
             out.extend((0..picks).map(|i| start + if picks == degree { i } else { draw(degree) }));
         };
-        let is_bounded = self.typed.and_then(|typed| typed.trees).is_some_and(|trees| trees.by_time.is_some());
+        let is_bounded = self.typed.is_some_and(Typed::is_bounded);
         match (self.typed, graph.sub_rows) {
             _ if is_bounded => pick(row.start, row.degree.into(), Fanout::All),
             (Some(typed), Some((_, ends))) => {

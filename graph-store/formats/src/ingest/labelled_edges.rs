@@ -49,7 +49,7 @@ impl Ingest<'_> {
             *end = ends.len();
         }
         let LabelledRows { labels, targets } = rows;
-        let labels = labels.map(|labels| labels.finish(self, &source)).transpose()?;
+        let labels = labels.map(|labels| labels.finish(self)).transpose()?;
         let values = targets.map(|targets| {
             let (dim, values, names) = targets.into_parts();
             names.into_iter().for_each(|names| self.provenance("edge_target_names", names));

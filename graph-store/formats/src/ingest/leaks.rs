@@ -24,7 +24,7 @@ impl Ingest<'_> {
     /// Notes features that are copies or codes of the labels, whatever their names.
     pub(super) fn note_leaks(&mut self) -> Result<()> {
         let sums = self.dir().join(SUMS);
-        if let Some(dtype) = self.feature_dtype.filter(|_| self.has("labels")) {
+        if let Some(dtype) = self.feature_dtype.filter(|_| self.has("labels") && self.task_rows.is_none()) {
             self.note_leaks_of(dtype, &sums)?;
         }
         if sums.exists() { fs::remove_file(&sums).map_err(|e| Error::io(&sums, e)) } else { Ok(()) }

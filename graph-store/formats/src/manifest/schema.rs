@@ -19,6 +19,7 @@ pub(super) struct Manifest {
     pub(super) nodes: Vec<(String, NodeEntry)>,
     #[serde(default)]
     pub(super) edges: Vec<EdgeEntry>,
+    pub(super) task: Option<TaskEntry>,
 }
 
 /// A node type.
@@ -54,6 +55,37 @@ pub(super) struct EdgeEntry {
     pub(super) reverse: Option<ReverseEntry>,
     #[serde(default)]
     pub(super) links: bool,
+}
+
+/// A task: rows of nodes at times.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskEntry {
+    /// A file, or one for each split.
+    pub(super) file: FilesEntry,
+    pub(super) header: Option<bool>,
+    /// The name of a node type, or it and a column.
+    pub(super) node: OneOf<EndEntry>,
+    #[serde(deserialize_with = "a_column")]
+    pub(super) time: Column,
+    #[serde(default, deserialize_with = "column")]
+    pub(super) label: Option<Column>,
+    pub(super) targets: Option<Vec<AColumn>>,
+    pub(super) split: Option<OneOf<TimesEntry>>,
+}
+
+/// Times from which on rows are validated and tested on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimesEntry {
+    pub(super) valid: i64,
+    pub(super) test: i64,
+}
+
+#[derive(Debug)]
+pub(super) enum FilesEntry {
+    One(PathBuf),
+    OfSplits(SplitEntry),
 }
 
 #[derive(Debug, Deserialize)]
@@ -152,7 +184,8 @@ impl<'de> Visitor<'de> for ColumnVisitor {
 }
 
 /// A [`Column`] as a part of a list.
-struct AColumn(Column);
+#[derive(Debug)]
+pub(super) struct AColumn(pub(super) Column);
 
 impl<'de> Deserialize<'de> for AColumn {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -162,6 +195,34 @@ impl<'de> Deserialize<'de> for AColumn {
 
 fn column<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Column>, D::Error> {
     deserializer.deserialize_any(ColumnVisitor).map(Some)
+}
+
+fn a_column<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Column, D::Error> {
+    deserializer.deserialize_any(ColumnVisitor)
+}
+
+impl<'de> Deserialize<'de> for FilesEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = FilesEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a file, or { train = …, valid = …, test = … }")
+            }
+
+            fn visit_str<E: Error>(self, file: &str) -> Result<Self::Value, E> {
+                Ok(FilesEntry::One(file.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                SplitEntry::deserialize(MapAccessDeserializer::new(map)).map(FilesEntry::OfSplits)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOf<T> {

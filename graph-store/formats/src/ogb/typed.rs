@@ -81,7 +81,7 @@ pub(super) fn import(source: &Path, target: &Path, options: &Options, progress: 
     };
     let links = name.is_some() && split.is_none();
     let split = split.map(|(of, files)| (of, Split::Files(files)));
-    let graph = TypedGraph { node_types, spaces, nodes, edges, split };
+    let graph = TypedGraph { node_types, spaces, nodes, edges, split, task: None };
     typed::import(source, target, graph, options, progress, |ingest| {
         ingest.provenance("format", "ogb");
         ingest.provenance("graphs", 1);

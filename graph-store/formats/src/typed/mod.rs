@@ -6,6 +6,7 @@ mod edges;
 mod ids;
 mod nodes;
 mod rows;
+mod task;
 mod triples;
 mod write;
 
@@ -35,6 +36,7 @@ pub(crate) struct TypedGraph {
     pub(crate) edges: Vec<EdgeTable>,
     /// The node type, and its training, validation and test nodes.
     pub(crate) split: Option<(usize, Split)>,
+    pub(crate) task: Option<TaskTable>,
 }
 
 /// Training, validation and test nodes of a type.
@@ -46,6 +48,36 @@ pub(crate) enum Split {
     Ids(PathBuf, [Vec<i64>; 3]),
     /// Shares of training and of validation nodes among those with a label, in their order; the others are test nodes.
     InOrder([f64; 2]),
+}
+
+/// The tables of a task: rows of nodes of a type at times, with what is to be predicted of each.
+#[derive(Debug)]
+pub(crate) struct TaskTable {
+    /// The tables, and the split that all rows of each are of: 0 train, 1 valid, 2 test.
+    pub(crate) tables: Vec<(Table, Option<u8>)>,
+    /// Type of the nodes, and the set of their ids.
+    pub(crate) of: usize,
+    pub(crate) space: usize,
+    /// Column of their ids.
+    pub(crate) node: Column,
+    /// Column of times, whole numbers.
+    pub(crate) time: Column,
+    /// Column of classes.
+    pub(crate) label: Option<Column>,
+    /// Columns of values to predict.
+    pub(crate) targets: Vec<Column>,
+    pub(crate) split: TaskSplit,
+}
+
+/// What says which rows of a task are trained on.
+#[derive(Debug)]
+pub(crate) enum TaskSplit {
+    /// The table that they are in, if anything.
+    Tables,
+    /// A column of names of splits.
+    Column(Column),
+    /// The times from which on rows are validated and tested on; earlier ones are trained on.
+    Times { valid: i64, test: i64 },
 }
 
 /// Some nodes, in the order of their type's ids.
@@ -229,6 +261,9 @@ pub(crate) fn import(
     let mut nodes = nodes::read(&mut ingest, &mut graph)?;
     let edge_types = edges::scan(&mut ingest, &graph, &mut nodes)?;
     let types = write::nodes(&mut ingest, source, &graph, nodes.types, &nodes.spaces, &edge_types)?;
+    if let Some(task) = &graph.task {
+        task::read(&mut ingest, source, task, &nodes.spaces, &types)?;
+    }
     if options.edge_split.is_some() {
         ingest.split_types = edge_types.links(&graph, &types)?;
     }
@@ -268,6 +303,7 @@ impl TypedGraph {
                 files.push(path.clone());
             }
         }
+        files.extend(self.task.iter().flat_map(|task| &task.tables).map(|(table, _)| table.path.clone()));
         match &self.split {
             Some((_, Split::Files(of_parts))) => files.extend(of_parts.iter().flatten().cloned()),
             Some((_, Split::Ids(path, _))) => files.push(path.clone()),
@@ -369,7 +405,7 @@ fn labels_of(ingest: &mut Ingest<'_>, path: &Path, column: &Option<Column>) -> R
     while let Some(batch) = file.next(&[column])? {
         labels.read(path, &batch, batch.column(column))?;
     }
-    labels.finish(ingest, path)
+    labels.finish(ingest)
 }
 
 /// Values to predict in a file of their own.

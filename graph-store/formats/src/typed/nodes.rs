@@ -221,7 +221,7 @@ impl Nodes {
             }
         }
         if let (Some(labels), TypeOf::Fixed(of)) = (labels, &table.of) {
-            self.types[*of].labels = Some((path.clone(), labels.finish(ingest, path)?));
+            self.types[*of].labels = Some((path.clone(), labels.finish(ingest)?));
         }
         if let (Some(targets), TypeOf::Fixed(of)) = (targets, &table.of) {
             self.types[*of].targets = Some((path.clone(), targets));

@@ -7,7 +7,7 @@ use std::path::Path;
 use half::f16;
 use morphgl_graph_store::{
     Array, Dataset, DatasetWriter, EdgeType, Element, FeatureMatrix, Load, NodeType, OpenOptions, TargetMatrix,
-    Topology, Types,
+    TaskRows, Topology, Types,
 };
 use morphgl_platform::philox::philox4x32_10;
 
@@ -155,6 +155,12 @@ pub fn reordered(dataset: &Dataset) -> (Dataset, Vec<u32>) {
         let rows = old_of_new.iter().flat_map(|&old| data[old as usize * dim..][..*dim].to_vec());
         FeatureMatrix::F16 { data: rows.collect::<Vec<_>>().into(), dim: *dim }
     });
+    if let Some(rows) = &dataset.task_rows {
+        // Rows keep their numbers, and so do their labels and targets.
+        let nodes: Vec<u32> = rows.nodes().iter().map(|&old| new_of_old[old as usize]).collect();
+        let task_rows = TaskRows::new(nodes, rows.times().clone(), dataset.num_nodes()).expect("the same rows");
+        return (Dataset { topology, features, task_rows: Some(task_rows), ..dataset.clone() }, new_of_old);
+    }
     let labels = dataset.labels.as_ref().map(|l| old_of_new.iter().map(|&old| l[old as usize]).collect::<Vec<_>>());
     let targets = dataset.targets.as_ref().map(|matrix| {
         let rows = old_of_new.iter().flat_map(|&old| matrix.row(old).to_vec());

@@ -37,9 +37,19 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
     if let Some(pairs) = case.seeds.pairs() {
         return sample_pairs(case, id, share, pairs);
     }
+    if let Some(rows) = case.seeds.rows() {
+        let order = ordered(case, id.epoch, (0..rows.rows().len()).collect());
+        let chosen = batch_of(&order, case, id);
+        let chosen = &chosen[share.start..share.end.min(chosen.len())];
+        let of = |all: &[u32]| chosen.iter().map(|&at| all[at]).collect::<Vec<u32>>();
+        let times: Vec<i64> = chosen.iter().map(|&at| rows.times()[at]).collect();
+        let batch = sample_seeds(case, id, (&of(rows.nodes()), Some(&times)));
+        let (labels, targets) = targets_of(&case.dataset, &of(rows.rows()));
+        return HostBatch { labels, targets, ..batch };
+    }
     let order = order(case, id.epoch);
     let seeds = batch_of(&order, case, id);
-    sample_seeds(case, id, &seeds[share.start..share.end.min(seeds.len())])
+    sample_seeds(case, id, (&seeds[share.start..share.end.min(seeds.len())], None))
 }
 
 /// The mini-batch's part of an epoch's order.
@@ -92,7 +102,7 @@ fn sample_pairs(case: &Case, id: BatchId, share: Range<usize>, pairs: &PairSeeds
     };
     let case = Case { dataset: Arc::new(dataset), ..case.clone() };
     let pairs = Some(Box::new(BatchPairs { num_positives: share.len(), ends, edge_types }));
-    HostBatch { labels, targets, pairs, ..sample_seeds(&case, id, &seeds) }
+    HostBatch { labels, targets, pairs, ..sample_seeds(&case, id, (&seeds, None)) }
 }
 
 /// Labels and targets of these pairs; none where pairs have none.
@@ -199,8 +209,8 @@ fn negative(
     drawn
 }
 
-/// The part of a mini-batch that these seeds need, without pairs.
-fn sample_seeds(case: &Case, id: BatchId, seeds: &[u32]) -> HostBatch {
+/// The part of a mini-batch that these seeds need, without pairs; seeds may have times other than their nodes'.
+fn sample_seeds(case: &Case, id: BatchId, (seeds, times): (&[u32], Option<&[i64]>)) -> HostBatch {
     let (dataset, settings) = (&*case.dataset, &case.settings);
     let none = |_| false;
     let (nodes, blocks) = match &settings.sampling {
@@ -221,7 +231,7 @@ fn sample_seeds(case: &Case, id: BatchId, seeds: &[u32]) -> HostBatch {
             if by_time.is_none() && set("disjoint") != true {
                 typed(case, id, seeds, custom)
             } else {
-                let (nodes, blocks, trees) = disjoint(case, id, seeds, custom, by_time.as_deref());
+                let (nodes, blocks, trees) = disjoint(case, id, (seeds, times), custom, by_time.as_deref());
                 return HostBatch { trees: Some(trees), ..assemble(case, id, seeds, (nodes, blocks)) };
             }
         }
@@ -248,16 +258,15 @@ pub fn sample_with_given(case: &Case, id: BatchId, given: &dyn Fn(u32) -> bool) 
 
 fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>, Vec<Block>)) -> HostBatch {
     let dataset = &*case.dataset;
+    // Labels of a dataset with a task are of its rows.
+    let (labels, targets) = if dataset.task_rows.is_some() { Default::default() } else { targets_of(dataset, seeds) };
     HostBatch {
         id,
         num_seeds: seeds.len(),
         degrees: nodes.iter().map(|&v| degree(dataset, v)).collect(),
         given: None,
-        labels: dataset.labels.iter().flat_map(|labels| seeds.iter().map(|&v| labels[v as usize])).collect(),
-        targets: TargetValues {
-            width: dataset.target_dim(),
-            values: dataset.targets.iter().flat_map(|rows| seeds.iter().flat_map(|&v| rows.row(v).to_vec())).collect(),
-        },
+        labels,
+        targets,
         features: features(case, &nodes),
         input_nodes: nodes,
         blocks,
@@ -265,6 +274,13 @@ fn assemble(case: &Case, id: BatchId, seeds: &[u32], (nodes, blocks): (Vec<u32>,
         features_by_type: Vec::new(),
         trees: None,
     }
+}
+
+/// Labels and targets of a dataset's examples.
+pub(super) fn targets_of(dataset: &Dataset, examples: &[u32]) -> (Vec<i32>, TargetValues) {
+    let labels = dataset.labels.iter().flat_map(|labels| examples.iter().map(|&v| labels[v as usize])).collect();
+    let values = dataset.targets.iter().flat_map(|rows| examples.iter().flat_map(|&v| rows.row(v).to_vec())).collect();
+    (labels, TargetValues { width: dataset.target_dim(), values })
 }
 
 /// The block of `num_dst` destination nodes whose edges have these source nodes, in local ids of `nodes`, to which new ones are
@@ -379,11 +395,11 @@ fn of_type(topology: &Topology, node: u32, edge_type: usize) -> Vec<usize> {
 }
 
 /// Nodes, blocks and trees of sampling by edge type in a tree per seed. Random numbers of a tree have a seed of their own, by the
-/// number of its seed; with times, a tree has the edges and nodes that are no later than its seed.
+/// number of its seed; with times, a tree has the edges and nodes that are no later than its seed, at its node's time or that of `times`.
 fn disjoint(
     case: &Case,
     id: BatchId,
-    seeds: &[u32],
+    (seeds, times): (&[u32], Option<&[i64]>),
     settings: &CustomSettings,
     by_time: Option<&str>,
 ) -> (Vec<u32>, Vec<Block>, Vec<u32>) {
@@ -413,7 +429,8 @@ fn disjoint(
                 let Some(fanout) = own.unwrap_or(Some(fanout)) else { continue };
                 let mut edges = of_type(topology, node, edge_type);
                 if by_time.is_some() {
-                    let bound = topology.node_times().expect("times of nodes")[seeds[tree as usize] as usize];
+                    let of_node = || topology.node_times().expect("times of nodes")[seeds[tree as usize] as usize];
+                    let bound = times.map_or_else(of_node, |times| times[tree as usize]);
                     edges.retain(|&edge| time(edge) <= bound);
                 }
                 let picked = if by_time == Some("last") {

@@ -14,7 +14,9 @@ use morphgl_registry::{
     Expansion, Fanout, Handle, Hardware, HostBatch, Key, MiniBatch, NeighborSettings, OptionSpec, OptionType, Phase,
     Pick, Result, SamplingSetting, SamplingSpec,
 };
-use morphgl_sampler_core::{Excluded, HostBatching, HostWorker, Relabel, Row, SampleSeeds, Stream, check_threads};
+use morphgl_sampler_core::{
+    Excluded, HostBatching, HostWorker, Relabel, Row, SampleSeeds, Seeds, Stream, check_threads,
+};
 
 /// The operator's key.
 pub const KEY: Key = Key::new(Phase::Batching, Hardware::CPU, "Labor");
@@ -111,7 +113,8 @@ struct Sampler {
 }
 
 impl SampleSeeds for Sampler {
-    fn sample(&mut self, host: &HostBatching, seeds: &[u32], _: &Excluded, batch: &mut HostBatch) -> Result<()> {
+    fn sample(&mut self, host: &HostBatching, seeds: Seeds<'_>, _: &Excluded, batch: &mut HostBatch) -> Result<()> {
+        let seeds = seeds.nodes;
         let Self { settings: Settings { hops, layer_dependency, batch_dependency, reserve }, relabel } = self;
         let topology = &host.dataset.topology;
         let (id, weights) = (batch.id, topology.weights());

@@ -52,7 +52,7 @@ impl Source {
     pub(super) fn open(args: &SourceArgs, gather: bool, context: &RunContext) -> Result<Self> {
         let examples = if args.task == Task::Link { Examples::Links } else { Examples::Nodes };
         args.pairs.check(examples)?;
-        let batch = MiniBatches::of(&args.batch, ModelKind::Sage).resolve(context)?;
+        let batch = MiniBatches::by(&args.batch, ModelKind::Sage).resolve(context)?;
         let learned = Learned { examples, kind: ModelKind::Sage, edge_features: false, relations: false };
         let dataset = dataset_for(learned, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
@@ -60,7 +60,7 @@ impl Source {
         let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
         let config = JobConfig { pairs: args.pairs.of(examples, &dataset), ..config };
         let registry = context.registry();
-        let routes = job_routes(registry, &config)?;
+        let routes = job_routes(registry, &config, &dataset)?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
         let builder = OperatorBuilder { dataset: &dataset, config: &config, context };
         let batching = builder.batching(&route, gather && route.gathering == Phase::Batching)?;

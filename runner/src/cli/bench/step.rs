@@ -47,7 +47,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
     let model = args.model.with_peers_defaults();
-    let batch = MiniBatches::of(&args.batch, model.model);
+    let batch = MiniBatches::by(&args.batch, model.model);
     model.check(batch)?;
     let batch = batch.resolve(context)?;
     let dataset = dataset_for(model.learned(), Source::of(&args.data, None).open(context)?, context)?;

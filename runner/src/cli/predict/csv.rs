@@ -5,7 +5,7 @@ use std::io::Write;
 use morphgl_model_core::Task;
 use serde_json::Value;
 
-use crate::session::{Predicted, Predictions};
+use crate::session::Predictions;
 use crate::{RunContext, words};
 
 /// Writes a node's id, or its name as a cell.
@@ -39,7 +39,7 @@ impl Csv<'_> {
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let Predictions { of, classes, probabilities, class_names, outputs, width, task, .. } = self.predictions;
         let classify = *task == Task::Classify;
-        out.write_all(if matches!(of, Predicted::Nodes(_)) { b"node" } else { b"source,target" })?;
+        out.write_all(of.names().1.as_bytes())?;
         out.write_all(if classify { b",class,probability" } else { b"" })?;
         for column in self.predictions.columns().iter().filter(|_| self.all) {
             out.write_all(b",")?;

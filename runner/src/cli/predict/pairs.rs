@@ -51,7 +51,7 @@ pub(super) fn best(k: usize, args: &Args, trained: &mut Trained, context: &RunCo
             "--output {path}: partners are rows of source, target and score; name a .csv"
         )));
     }
-    let nodes = trained.nodes(&args.nodes)?;
+    let nodes = trained.nodes(args.nodes())?;
     let Partners { ids, partners, scores } =
         trained.best_partners(&nodes, k, args.include_edges, args.edge_type.as_deref())?;
     let csv = |out: &mut dyn Write| -> io::Result<()> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use morphgl_graph_store::Dataset;
 use morphgl_hotness::CachePolicy;
 use morphgl_model_core::{ModelKind, ModelSpec};
 use morphgl_registry::{
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::build::layers_mismatch;
 use crate::usage::{OrUsage, Usage};
-use crate::{Evaluation, JobConfig, OperatorChoice, RunContext, TrainingSpec, routes, threads, values};
+use crate::{Evaluation, JobConfig, OperatorChoice, RunContext, TrainingSpec, examples, routes, threads, values};
 
 /// Mini-batches, operators and threads.
 #[derive(Debug, Clone, Args)]
@@ -88,6 +89,11 @@ impl<'a> Resolved<'a> {
         self.batch
     }
 
+    /// The same of the examples of a dataset.
+    pub(crate) fn of(&self, dataset: &Dataset) -> Self {
+        Self { batch: self.batch.of(dataset), ..self.clone() }
+    }
+
     /// The job of a model.
     pub(crate) fn job(&self, spec: TrainingSpec) -> JobConfig {
         JobConfig {
@@ -109,12 +115,19 @@ pub(crate) struct MiniBatches<'a> {
     pub(crate) run: Option<&'a SamplerSettings>,
     /// The kind of the model: a typed one is sampled for by edge type, where nothing else is said.
     pub(crate) model: ModelKind,
+    /// Whether seeds are rows of a task: they are sampled by edge type and within their times, where nothing else is said.
+    pub(crate) rows: bool,
 }
 
 impl<'a> MiniBatches<'a> {
     /// Mini-batches of a model by these options alone.
-    pub(crate) fn of(options: &'a BatchOptions, model: ModelKind) -> Self {
-        Self { options, run: None, model }
+    pub(crate) fn by(options: &'a BatchOptions, model: ModelKind) -> Self {
+        Self { options, run: None, model, rows: false }
+    }
+
+    /// The same of the examples of a dataset.
+    pub(crate) fn of(self, dataset: &Dataset) -> Self {
+        Self { rows: examples::are_rows(dataset), ..self }
     }
 
     /// What is not sampled as the run did, in words.
@@ -141,7 +154,9 @@ impl<'a> MiniBatches<'a> {
     /// The name of the kind of sampling: the one given, or that of the run, or by neighbours, of each edge type for a typed model.
     pub(crate) fn kind(self) -> &'a str {
         let of_run = self.run.map(|run| run.sampling.kind());
-        let default = if self.model.is_typed() { TYPED } else { SamplingSpec::NEIGHBOR };
+        // An operator that is named samples by a kind of its own, or refuses rows by its name.
+        let of_rows = self.rows && self.options.batching.is_none();
+        let default = if self.model.is_typed() || of_rows { TYPED } else { SamplingSpec::NEIGHBOR };
         self.options.sampler.as_deref().or(of_run).unwrap_or(default.name)
     }
 
@@ -219,8 +234,12 @@ impl<'a> MiniBatches<'a> {
             Some(Sampling::Custom(custom)) => custom.settings.get(TEMPORAL),
             _ => None,
         };
-        let given = self.options.sampler_option.iter().rev().find(|(name, _)| name == TEMPORAL).map(|(_, value)| value);
-        given.or(of_run).is_some_and(|value| value != "no")
+        self.rows || self.temporal().or(of_run).is_some_and(|value| value != "no")
+    }
+
+    /// Whether sampling keeps to times, and how, where the options say it.
+    fn temporal(self) -> Option<&'a Value> {
+        self.options.sampler_option.iter().rev().find(|(name, _)| name == TEMPORAL).map(|(_, value)| value)
     }
 
     /// The sampler settings for a model.
@@ -253,6 +272,10 @@ impl<'a> MiniBatches<'a> {
                 hops.iter_mut().for_each(given);
                 *layers = hops.as_ref().map_or(*layers, |hops| hops.fanouts.0.len());
                 settings.extend(options.sampler_option.iter().cloned());
+                let ignores_times = settings.get(TEMPORAL).is_some_and(|value| value == "no");
+                if self.rows && ignores_times && self.temporal().is_none() {
+                    settings.insert(TEMPORAL.into(), "uniform".into());
+                }
             }
         }
         sampling

@@ -1,5 +1,6 @@
 //! Length and evaluation of a run, by the options and by the run whose configuration it takes.
 
+use morphgl_graph_store::Dataset;
 use morphgl_model_core::{ScoreKind, Task};
 
 use crate::session::Session;
@@ -7,9 +8,10 @@ use crate::{Evaluation, TrainOptions};
 
 impl Session {
     /// The evaluation that is asked for. All neighbours in --config are what there was memory for.
-    pub(super) fn evaluation(&self) -> Option<Evaluation> {
+    pub(super) fn evaluation(&self, dataset: &Dataset) -> Option<Evaluation> {
         let of_file = self.like.as_ref().map(|c| c.training.evaluation);
-        self.config.training.evaluation.or(of_file.filter(|e| *e != Evaluation::Full)).or(self.batch().evaluation())
+        let of_batch = || self.batch().of(dataset).evaluation();
+        self.config.training.evaluation.or(of_file.filter(|e| *e != Evaluation::Full)).or_else(of_batch)
     }
 
     /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
@@ -17,7 +19,7 @@ impl Session {
         &self,
         steps_per_epoch: usize,
         evaluation: Evaluation,
-        (validated, task): (bool, Task),
+        (validated, task, dataset): (bool, Task, &Dataset),
     ) -> TrainOptions {
         if let Some(training) = self.like.as_ref().map(|configured| &configured.training) {
             let patience = training.patience.filter(|_| validated && self.config.training.epochs.is_none());
@@ -33,9 +35,11 @@ impl Session {
             options.patience = Some(patience);
         }
         options.evaluate_every = self.config.training.evaluate_every.unwrap_or(options.evaluate_every);
-        // Sampled evaluation keeps sums alone, but of links the embeddings of pairs' ends.
+        // Sampled evaluation mostly keeps sums alone.
         let usual = match (ScoreKind::usual(task), evaluation) {
-            (usual, Evaluation::Sampled) if !usual.is_of_sums() && task != Task::Link => ScoreKind::Loss,
+            (usual, Evaluation::Sampled) if !usual.is_of_sums() && !evaluation.keeps_outputs(task, dataset) => {
+                ScoreKind::Loss
+            }
             (usual, _) => usual,
         };
         options.score = self.config.training.score.unwrap_or(usual);

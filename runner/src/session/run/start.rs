@@ -49,7 +49,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     if let Some(plan) = &plan_of_file {
         choose_training(plan, context.registry(), &mut config);
     }
-    let requested = session.evaluation();
+    let requested = session.evaluation(&dataset);
     let mut evaluation = match config.disk_bytes {
         _ if training.shard.is_some() => requested.unwrap_or(Evaluation::Sampled),
         Some(_) => Inference::OnDisk.choose(requested, context)?,
@@ -75,7 +75,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
         ));
     }
     let steps = num_examples(&dataset, &config).div_ceil(config.sampler.batch_size.max(1));
-    let length = session.options(steps, evaluation, (validated, task));
+    let length = session.options(steps, evaluation, (validated, task, &dataset));
     fit_schedule(&mut config, steps, length.epochs)?;
     let falls_by_score = config.spec.optimizer.schedule.kind == LrScheduleKind::Plateau;
     if falls_by_score && (!validated || evaluation == Evaluation::None) {
@@ -116,10 +116,10 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     if let Some(ranks) = context.ranks() {
         evaluation = ranks.agree_on_evaluation(evaluation)?;
     }
-    let mut options = session.options(plan.num_batches(), evaluation, (validated, task));
+    let mut options = session.options(plan.num_batches(), evaluation, (validated, task, &dataset));
     options.evaluation_workers = trained::fewer_workers(&problem, plan, available);
     if validated {
-        evaluation.check(options.score, &job.config.spec.model)?;
+        evaluation.check(options.score, &job.config.spec.model, &dataset)?;
     }
     let path = session.config.planning.data.dataset.as_deref();
     let configured = Configured {
@@ -228,7 +228,7 @@ fn facts(
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
     let validated = Split::Valid.is_known(dataset, &config.spec.model);
     let steps = num_examples(dataset, &config).div_ceil(config.sampler.batch_size.max(1));
-    let options = session.options(steps, evaluation.unwrap_or_default(), (validated, config.spec.model.task));
+    let options = session.options(steps, evaluation.unwrap_or_default(), (validated, config.spec.model.task, dataset));
     facts.extend(facts_of_ranks(session));
     facts.extend(configuration(&config, &options));
     Ok(facts)

@@ -1,5 +1,6 @@
 //! Scores of a dataset's splits.
 
+use morphgl_graph_store::Dataset;
 use morphgl_model_core::{ClassCounts, Confusion, Predicted, ScoreKind, Task};
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use crate::evaluate::{Sampled, scored};
 use crate::evaluated::Scored;
 use crate::links::{any_filtered, known_bytes};
 use crate::task::{Examples, Split};
-use crate::{Evaluation, MemoryLimit, OperatorBuilder, links};
+use crate::{Evaluation, MemoryLimit, OperatorBuilder, examples, links};
 
 /// The score of a split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SplitScore {
     /// `train`, `valid` or `test`.
     pub split: &'static str,
-    /// Its nodes, with a target and without; its pairs, of a model of links or edges.
+    /// Its nodes, or rows of the task, with a target and without; its pairs, of a model of links or edges.
     pub nodes: usize,
     /// Accuracy and loss of those with a target; of no nodes where none has.
     pub score: Score,
@@ -38,6 +39,8 @@ pub struct Scores {
     pub task: Task,
     /// Whether it predicts links or edges.
     pub of_pairs: bool,
+    /// Whether it predicts rows of a task.
+    pub of_rows: bool,
     /// The splits that have nodes, or pairs.
     pub splits: Vec<SplitScore>,
     /// Names of the classes, where the model file has them.
@@ -51,6 +54,41 @@ pub struct Scores {
 }
 
 impl Trained {
+    /// Works with sampled mini-batches of `dataset`, of which one of the examples `first` is tried where memory is limited.
+    ///
+    /// # Errors
+    ///
+    /// A mini-batch that does not fit in memory; a failing operator.
+    pub(super) fn sampled<R>(
+        &mut self,
+        dataset: &Arc<Dataset>,
+        first: &[u32],
+        work: impl FnOnce(&mut Sampled<'_>) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
+        let context = self.context.clone();
+        let builder = OperatorBuilder { dataset, config: &self.config, context: &context };
+        let mut transferring = builder.transferring(&self.route, builder.carries_features(&self.route))?;
+        let mut sampled = Sampled {
+            builder,
+            purpose: Purpose::Evaluation,
+            route: &self.route,
+            workers: 0,
+            threads: self.config.num_threads(context.registry()),
+            // The process's memory includes mapped files, which the limit does not.
+            memory: self.options.memory.filter(|_| !self.options.data.mmap),
+            transferring: transferring.as_mut(),
+            training: self.training.as_mut(),
+            group: context.ranks().map(|ranks| &*ranks.group),
+        };
+        let peak = || context.memory().take_peak();
+        if let Some(limit) = sampled.memory
+            && let Some(excess) = sampled.admit(first, MemoryLimit { limit, peak: &peak })?
+        {
+            return Err(self.too_little(limit, excess));
+        }
+        work(&mut sampled)
+    }
+
     /// Scores the dataset's splits: as `requested`, else with all neighbours where they fit in memory and the model was trained so;
     /// accuracy and loss always, and what `kinds` name.
     ///
@@ -77,7 +115,7 @@ impl Trained {
             evaluation = ranks.agree_on_evaluation(evaluation)?;
         }
         let all = kinds.iter().copied().chain([ScoreKind::Loss]);
-        all.into_iter().try_for_each(|kind| evaluation.check(kind, &model))?;
+        all.into_iter().try_for_each(|kind| evaluation.check(kind, &model, &dataset))?;
         let threads = self.config.num_threads(context.registry());
         let of_sums = |sums: Score| {
             // Scores of sums alone are left, which look at no outputs.
@@ -88,37 +126,21 @@ impl Trained {
             Evaluation::Full => scored(self.training.as_mut(), &dataset, &model, &splits, group, kinds)?,
             _ => {
                 self.batch().differences().iter().for_each(|how| context.remark(how));
-                let builder = OperatorBuilder { dataset: &self.dataset, config: &self.config, context: &context };
-                let mut transferring = builder.transferring(&self.route, builder.carries_features(&self.route))?;
-                let mut sampled = Sampled {
-                    builder,
-                    purpose: Purpose::Evaluation,
-                    route: &self.route,
-                    workers: 0,
-                    threads,
-                    // The process's memory includes mapped files, which the limit does not.
-                    memory: self.options.memory.filter(|_| !self.options.data.mmap),
-                    transferring: transferring.as_mut(),
-                    training: self.training.as_mut(),
-                    group,
-                };
-                let peak = || context.memory().take_peak();
                 let is_link = model.task == Task::Link;
                 let set = match is_link {
                     true => links::Ends::of_splits(&dataset, &[*first]).nodes,
                     false => first.nodes(&dataset).to_vec(),
                 };
-                if let Some(limit) = sampled.memory
-                    && let Some(excess) = sampled.admit(&set, MemoryLimit { limit, peak: &peak })?
-                {
-                    return Err(self.too_little(limit, excess));
-                }
-                if is_link {
-                    sampled.scored_links(&splits, kinds)?
-                } else {
+                self.sampled(&dataset, &set, |sampled| {
+                    if is_link {
+                        return sampled.scored_links(&splits, kinds);
+                    }
+                    if examples::are_rows(&dataset) {
+                        return sampled.scored_rows(&splits, kinds);
+                    }
                     let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(&dataset)).collect();
-                    sampled.scores(&sets)?.into_iter().map(of_sums).collect()
-                }
+                    Ok(sampled.scores(&sets)?.into_iter().map(of_sums).collect())
+                })?
             }
         };
         let of_split = splits.iter().zip(all).map(|(split, Scored { sums, values, confusion, classes })| SplitScore {
@@ -133,6 +155,7 @@ impl Trained {
             splits: of_split.collect(),
             task: model.task,
             of_pairs: model.learns_pairs(),
+            of_rows: examples::are_rows(&dataset),
             class_names: self.class_names.clone(),
             evaluation,
             sampled_by: (evaluation == Evaluation::Sampled).then(|| self.route.batching.clone()),

@@ -19,16 +19,27 @@ type RankSummary = (Value, String);
 pub enum Predicted {
     /// Nodes.
     Nodes(Vec<Value>),
+    /// Node and time of each row.
+    Rows(Vec<[Value; 2]>),
     /// Source and destination of each edge.
     Edges(Vec<[Value; 2]>),
 }
 
 impl Predicted {
-    /// The nodes, or the sources and destinations, of a row.
+    /// What an entry is of, in the singular, and the names of its columns in csv.
+    pub fn names(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Nodes(_) => ("node", "node"),
+            Self::Rows(_) => ("row", "node,time"),
+            Self::Edges(_) => ("pair", "source,target"),
+        }
+    }
+
+    /// The node, the node and the time, or source and destination, of a row.
     pub fn row(&self, row: usize) -> &[Value] {
         match self {
             Self::Nodes(ids) => &ids[row..=row],
-            Self::Edges(ids) => &ids[row],
+            Self::Rows(ids) | Self::Edges(ids) => &ids[row],
         }
     }
 
@@ -36,7 +47,7 @@ impl Predicted {
     pub fn len(&self) -> usize {
         match self {
             Self::Nodes(ids) => ids.len(),
-            Self::Edges(ids) => ids.len(),
+            Self::Rows(ids) | Self::Edges(ids) => ids.len(),
         }
     }
 
@@ -49,7 +60,7 @@ impl Predicted {
     pub fn ids(&self) -> &[Value] {
         match self {
             Self::Nodes(ids) => ids,
-            Self::Edges(ids) => ids.as_flattened(),
+            Self::Rows(ids) | Self::Edges(ids) => ids.as_flattened(),
         }
     }
 }
@@ -104,9 +115,14 @@ impl Trained {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or a line of it that is no node.
+    /// A file that cannot be read, or a line of it that is no node; a dataset with a task, whose rows are predicted.
     pub fn nodes(&self, wanted: &Path) -> anyhow::Result<Vec<u32>> {
         let dataset = &self.dataset;
+        if self.predicts_rows() {
+            let cure =
+                "leave --nodes and --embeddings out; --rows takes all, train, valid, test or a file of nodes and times";
+            return Err(Usage::error(format!("{}: rows of its task are predicted, not nodes; {cure}", dataset.name)));
+        }
         Ok(match wanted.to_str().unwrap_or_default() {
             "all" => (0..dataset.num_nodes() as u32).collect(),
             "train" => dataset.splits.train.to_vec(),
@@ -128,7 +144,7 @@ impl Trained {
     ///
     /// # Errors
     ///
-    /// A model of links or edges; too little memory; a failing operator, or rank.
+    /// A model of links or edges, or rows of a task; too little memory; a failing operator, or rank.
     pub fn predict(&mut self, nodes: &[u32]) -> anyhow::Result<Predictions> {
         let model = &self.config.spec.model;
         if model.learns_pairs() {
@@ -136,6 +152,9 @@ impl Trained {
             return Err(Usage::error(format!(
                 "the model predicts {what}, not nodes; give pairs of nodes by --edges FILE"
             )));
+        }
+        if self.predicts_rows() {
+            return Err(Usage::error("the dataset has a task, whose rows are predicted in place of nodes"));
         }
         self.check_memory()?;
         let (outputs, ranks) = self.rows(nodes, model.layers)?;

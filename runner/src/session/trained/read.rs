@@ -53,6 +53,32 @@ pub(super) fn read_pairs(
     Ok(pairs)
 }
 
+/// The rows of a file of a node and a time a line: the nodes, as of [`read_nodes`], and the times.
+pub(super) fn read_rows(
+    path: &Path,
+    dataset: &Dataset,
+    names: Option<&NodeNames>,
+    of: Option<usize>,
+) -> anyhow::Result<(Vec<u32>, Vec<i64>)> {
+    let cure = "--rows takes all, train, valid, test or a file of a node and a time a line";
+    let find = NodeFinder::new(dataset, names);
+    let (mut nodes, mut times) = (Vec::new(), Vec::new());
+    each_line(path, cure, "give a node and a time per line", |line, at| {
+        let fields = line.rsplit_once(['\t', ',']).or_else(|| line.rsplit_once(char::is_whitespace));
+        let row = fields.and_then(|(node, time)| Some((node.trim(), time.trim().parse::<i64>().ok()?)));
+        let Some((node, time)) = row else {
+            let line = excerpt(line, QUOTED);
+            anyhow::bail!(
+                "{at}: {line:?} is no row; give a node and a time, a whole number, separated by a comma or a space"
+            );
+        };
+        nodes.push(find.node(node, of, at)?);
+        times.push(time);
+        Ok(())
+    })?;
+    Ok((nodes, times))
+}
+
 /// The pairs of a file of two ids and the name of an edge type a line, and the numbers of these types.
 pub(super) fn read_typed_pairs(
     path: &Path,

@@ -57,7 +57,8 @@ fn trees_end_at_the_times_given() {
     let mut sampler = TypedSampler::new(&topology, typed, 1, &Arc::default());
     let mut batch = HostBatch::default();
     for (times, nodes) in [(Some(&[2, 3, -1][..]), vec![0, 0, 0, 1, 2, 1, 2, 3]), (None, vec![0, 0, 0])] {
-        sampler.sample_until(&host, (&[0, 0, 0], times), &Excluded::default(), &mut batch).expect("a mini-batch");
+        let seeds = Seeds { times, ..Seeds::of_nodes(&[0, 0, 0]) };
+        sampler.sample(&host, seeds, &Excluded::default(), &mut batch).expect("a mini-batch");
         assert_eq!(batch.input_nodes, nodes, "{times:?}");
     }
 }

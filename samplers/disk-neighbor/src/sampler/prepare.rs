@@ -10,7 +10,8 @@ use morphgl_registry::{
     Handle, HostBatch, MiniBatch, Result,
 };
 use morphgl_sampler_core::{
-    EdgeArrays, Excluded, Hop, HopSampler, Order, PairBatch, Relabel, Trees, check_threads, host_batch, sample_hops,
+    EdgeArrays, Excluded, Hop, HopSampler, Order, PairBatch, Relabel, SeedBatch, Seeds, Trees, check_threads,
+    host_batch, sample_hops,
 };
 
 use super::Shared;
@@ -26,6 +27,7 @@ use crate::whole_rows::{self, WholeRows};
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     order: Option<Order>,
+    seeds: SeedBatch,
     reader: Reader,
     buffers: Buffers,
     pairs: PairBatch,
@@ -57,8 +59,8 @@ impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, threads: usize) -> Result<Self> {
         check_threads(threads)?;
         let reader = shared.reader()?;
-        let (buffers, pairs, rows) = Default::default();
-        Ok(Self { shared, order: None, reader, buffers, pairs, rows })
+        let (seeds, buffers, pairs, rows) = Default::default();
+        Ok(Self { shared, order: None, seeds, reader, buffers, pairs, rows })
     }
 }
 
@@ -70,19 +72,19 @@ impl BatchingWorker for Worker {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let Self { shared, order, reader, buffers, pairs, rows } = self;
+        let Self { shared, order, seeds, reader, buffers, pairs, rows } = self;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         let before = reader.stats();
         let in_batch = |e| Error { context: id.to_string(), ..e };
         let seeds = match &shared.pairs {
             None => {
                 batch.pairs = None;
-                shared.epochs.seeds(id, share, order)?
+                seeds.of(shared.epochs.seed_set(), shared.epochs.seeds(id, share, order)?)
             }
             Some(drawn) => {
                 let mut rows = WholeRows { shared, reader, scratch: rows };
                 pairs.draw(drawn, &shared.epochs, share, order, &mut rows, &mut batch).map_err(in_batch)?;
-                pairs.seeds()
+                Seeds::of_nodes(pairs.seeds())
             }
         };
         let outcome = prepare(shared, reader, buffers, (seeds, pairs.excluded()), &mut batch);
@@ -108,7 +110,7 @@ fn prepare(
     shared: &Shared,
     reader: &mut Reader,
     buffers: &mut Buffers,
-    (seeds, excluded): (&[u32], &Excluded),
+    (seeds, excluded): (Seeds<'_>, &Excluded),
     batch: &mut HostBatch,
 ) -> Result<()> {
     let topology = &shared.dataset.topology;
@@ -120,17 +122,17 @@ fn prepare(
     match settings.and_then(|settings| settings.trees.map(|by| (settings, by))) {
         Some(by) => {
             let Buffers { trees, tree_rows, .. } = buffers;
-            let mut rows = DiskTrees { shared, reader, buffers: tree_rows };
-            trees.sample(&mut rows, (topology, excluded, edges), by, shared.seed, seeds, batch)?;
+            let mut rows = DiskTrees { shared, reader, buffers: tree_rows, seed_times: seeds.times };
+            trees.sample(&mut rows, (topology, excluded, edges), by, shared.seed, seeds.nodes, batch)?;
         }
         None => {
             batch.trees = None;
             let mut sampler = Sampler { shared, excluded, reader, buffers, degrees: Vec::new() };
-            sample_hops(&mut sampler, &shared.hops, shared.seed, edges, seeds, None, batch)?;
+            sample_hops(&mut sampler, &shared.hops, shared.seed, edges, seeds.nodes, None, batch)?;
         }
     }
     excluded.set_degrees(weights, &batch.input_nodes, batch.trees.is_some(), &mut batch.degrees);
-    shared.known.set(seeds, batch);
+    shared.known.set(seeds.examples, batch);
     gather(shared, reader, buffers, batch)
 }
 

@@ -45,6 +45,10 @@ pub(crate) fn write(dataset: &Dataset, dir: &Path) {
     for (name, times) in [("node_times", topology.node_times()), ("edge_times", topology.edge_times())] {
         times.map_or(Ok(()), |times| writer.array(name, times, None)).expect("space on the disk");
     }
+    if let Some(rows) = &dataset.task_rows {
+        writer.array("task_nodes", rows.nodes(), None).expect("space on the disk");
+        writer.array("task_times", rows.times(), None).expect("space on the disk");
+    }
     writer.array("train", &dataset.splits.train, None).expect("space on the disk");
     writer.finish("set", dataset.num_classes, Default::default()).expect("arrays that fit");
 }

@@ -1,6 +1,6 @@
 //! The labels of a table of nodes or edges: class numbers, or names of classes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Position, Result};
 
@@ -26,6 +26,12 @@ impl Labelled {
         none: "number the classes, or name another column as the label; -1 or nothing stands for a node without a label",
         quantities: "classes are no quantities",
     };
+    /// Rows of a task, whose columns its description names.
+    pub(crate) const ROWS: Self = Self {
+        names: "class_names",
+        none: "number the classes, or name another column as the label; -1 or nothing stands for a row without a label",
+        quantities: "give quantities as targets",
+    };
     pub(in crate::ingest) const NODES: Self = Self {
         names: "class_names",
         none: "number the classes, or name another column by --label-column; -1 or nothing stands for a node without a label",
@@ -46,8 +52,8 @@ pub(crate) struct Labels {
     spellings: Vec<(usize, Vec<u8>)>,
     /// All labels as text, from the first one on that is not a whole number.
     classes: Option<Texts>,
-    /// The first label that is no class unless labels are names: below -1, or not whole.
-    fault: Option<(Position, String)>,
+    /// The first label that is no class unless labels are names, below -1 or not whole, and where it is.
+    fault: Option<(PathBuf, Position, String)>,
 }
 
 impl Labels {
@@ -73,7 +79,7 @@ impl Labels {
                         return Err(Error::invalid(path, batch.position(row), what, self.of.none));
                     };
                     if label < -1 && self.fault.is_none() {
-                        self.fault = Some((batch.position(row), label.to_string()));
+                        self.fault = Some((path.into(), batch.position(row), label.to_string()));
                     }
                     if let Values::Texts(texts) = column {
                         let text = texts.get(row).trim_ascii();
@@ -85,7 +91,7 @@ impl Labels {
                     self.numbers.push(label);
                 }
                 Err(name) => {
-                    self.fault = Some((batch.position(row), name.clone()));
+                    self.fault = Some((path.into(), batch.position(row), name.clone()));
                     self.become_names().push(name.as_bytes());
                 }
             }
@@ -106,11 +112,11 @@ impl Labels {
     }
 
     /// The class of each row, -1 for none; names of classes become a part of the provenance.
-    pub(crate) fn finish(self, ingest: &mut Ingest<'_>, path: &Path) -> Result<Vec<i32>> {
+    pub(crate) fn finish(self, ingest: &mut Ingest<'_>) -> Result<Vec<i32>> {
         let is_number = |name: &[u8]| is_missing(name) || real(name).is_some() || has_comma(name);
         let are_numbers = self.classes.as_ref().is_none_or(|classes| classes.iter().all(is_number));
         match (self.fault, self.classes) {
-            (Some((position, label)), _) if are_numbers => {
+            (Some((path, position, label)), _) if are_numbers => {
                 let what = format!("the label {label} is no class: classes are whole numbers from 0, or names");
                 let cure = match label.parse::<f64>() {
                     Ok(value) if value.fract() != 0.0 => format!("{}; {}", self.of.quantities, self.of.none),

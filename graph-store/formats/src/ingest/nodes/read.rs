@@ -316,7 +316,7 @@ impl<'p> TableReader<'p> {
             }
             None => None,
         };
-        let labels = self.columns.label.map(|_| self.labels.finish(ingest, self.path)).transpose()?;
+        let labels = self.columns.label.map(|_| self.labels.finish(ingest)).transpose()?;
         let (noun, option) = match self.role {
             FileRole::Targets => ("target", targets::OPTION),
             _ => ("feature", "--feature-columns"),

@@ -45,6 +45,11 @@ impl Targets {
         Self { names, cure: "correct it, or list other columns as targets", ..Self::default() }
     }
 
+    /// The same with these names of columns.
+    pub(crate) fn called(self, names: Option<Vec<String>>) -> Self {
+        Self { names, ..self }
+    }
+
     /// As [`Targets::named`], of edges.
     pub(in crate::ingest) fn of_edges(names: Option<Vec<String>>) -> Self {
         let cure = "correct it, or say by --edge-target-columns which columns are targets";
@@ -143,7 +148,7 @@ impl Targets {
 }
 
 impl Ingest<'_> {
-    /// Takes the targets of the nodes in their order.
+    /// Takes the targets of the nodes, or of the rows of the task, in their order.
     pub(crate) fn targets(&mut self, source: &Path, targets: Targets) -> Result<()> {
         let num_rows = targets.num_rows();
         self.write_targets(source, targets, &RowNodes::InOrder, num_rows as u64)
@@ -196,13 +201,14 @@ impl Ingest<'_> {
 
     /// Notes nodes without targets, single values that are unknown, and columns without any.
     fn note_unknown_targets(&mut self, known: &[u64], known_nodes: u64, num_nodes: u64, names: Option<&[String]>) {
+        let of = self.examples().0;
         if known_nodes < num_nodes {
-            self.note(format!("{} of {num_nodes} nodes have no known target", num_nodes - known_nodes));
+            self.note(format!("{} of {num_nodes} {of}s have no known target", num_nodes - known_nodes));
         }
         let unknown = known_nodes * known.len() as u64 - known.iter().sum::<u64>();
         if unknown > 0 {
             let values = lists::counted(unknown, "target");
-            self.note(format!("{values} of nodes with others {} unknown", if unknown == 1 { "is" } else { "are" }));
+            self.note(format!("{values} of {of}s with others {} unknown", if unknown == 1 { "is" } else { "are" }));
         }
         let empty: Vec<String> = (0..known.len())
             .filter(|&column| known[column] == 0 && num_nodes > 0)
@@ -210,7 +216,7 @@ impl Ingest<'_> {
             .collect();
         if !empty.is_empty() {
             let empty: Vec<&str> = empty.iter().map(String::as_str).collect();
-            self.note(format!("targets that no node has: {}", lists::list(&empty)));
+            self.note(format!("targets that no {of} has: {}", lists::list(&empty)));
         }
     }
 
@@ -220,8 +226,7 @@ impl Ingest<'_> {
             return Ok(Vec::new());
         }
         let values = self.array::<f32>("targets")?;
-        let num_nodes = self.num_nodes.unwrap_or(0) as usize;
-        let dim = (values.len() / num_nodes.max(1)).max(1);
+        let dim = (values.len() / (self.examples().1 as usize).max(1)).max(1);
         Ok(values.chunks_exact(dim).map(|row| row.iter().any(|value| !value.is_nan())).collect())
     }
 
@@ -235,7 +240,7 @@ impl Ingest<'_> {
             let nodes = self.array::<u32>(split)?;
             let unknown = nodes.iter().filter(|&&v| !is_known[v as usize]).count();
             if unknown > 0 {
-                self.note(format!("{unknown} of {} {name} nodes have no known target", nodes.len()));
+                self.note(format!("{unknown} of {} {name} {}s have no known target", nodes.len(), self.examples().0));
             }
         }
         Ok(())
