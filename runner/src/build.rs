@@ -268,6 +268,11 @@ impl OperatorBuilder<'_> {
             features(dataset)?;
         }
         check_types(model, dataset)?;
+        if examples::are_rows(dataset) && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
+            let (label, kind) = (label(dataset), model.kind);
+            let why = "reads the in-degrees of nodes, which count edges later than a row of the task, too";
+            bail!("{label}: {kind} {why}; use sage, gat or a typed model");
+        }
         // A dataset may have fewer classes than the model: one to predict on has no labels at all.
         let width = output_width(dataset, model.task, model.learns_edges());
         // Values and labels have a place each; of none nothing is known.

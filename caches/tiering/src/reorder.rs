@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dataset, DatasetPath, DatasetWriter, EdgeSplits, Load, Types};
+use morphgl_graph_store::{Array, Dataset, DatasetPath, DatasetWriter, EdgeSplits, Load, Splits, TaskRows, Types};
 use serde_json::{Value, json};
 
 use crate::{Error, Order, Result};
@@ -31,7 +31,7 @@ pub struct ReorderOptions {
 /// Writes a copy of `dataset` to `target` in which nodes are renumbered by `order`: topology, edge weights, features, labels,
 /// targets, types, times, splits, pairs of link prediction and ids together (data-tiering §3.2, Algorithm 2, with the inverse permutation that it needs). Returns the path.
 ///
-/// - Neighbours keep their order within a row, and nodes and pairs theirs within a split, so that a position means the same
+/// - Neighbours keep their order within a row, and nodes and pairs theirs within a split, and rows of a task their numbers, so that a position means the same
 ///   neighbour or seed in both datasets.
 /// - `draw_keys` have the number that each node had in the dataset that was never reordered, and samplers draw by it:
 ///   mini-batches are those of the original dataset, but for the numbers of the nodes.
@@ -77,10 +77,18 @@ pub fn reorder(
     edges::write(&dataset.topology, order, &mut writer, progress)?;
     nodes::features(dataset, order, &mut writer, progress)?;
     nodes::edge_features(dataset, &mut writer)?;
-    nodes::targets(dataset, order, &mut writer, progress)?;
     let nodes = nodes::Nodes { order, progress };
-    if let Some(labels) = &dataset.labels {
-        nodes.write("labels", &mut writer, |old| labels[old as usize])?;
+    match &dataset.task_rows {
+        Some(rows) => self::rows(dataset, rows, order, &mut writer)?,
+        None => {
+            nodes::targets(dataset, order, &mut writer, progress)?;
+            if let Some(labels) = &dataset.labels {
+                nodes.write("labels", &mut writer, |old| labels[old as usize])?;
+            }
+            for (name, split) in splits(dataset) {
+                nodes::numbers(name, split, None, order, &mut writer)?;
+            }
+        }
     }
     if let Some(times) = topology.node_times() {
         nodes.write("node_times", &mut writer, |old| times[old as usize])?;
@@ -95,12 +103,6 @@ pub fn reorder(
             u64::from(topology.draw_key(old) - first)
         })?,
     }
-    let splits = &dataset.splits;
-    for (name, split) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
-        if !split.is_empty() {
-            nodes::numbers(name, split, None, order, &mut writer)?;
-        }
-    }
     for (name, pairs) in EdgeSplits::ARRAYS.into_iter().zip(dataset.edges.arrays()) {
         if let Some(pairs) = pairs {
             nodes::numbers(name, pairs, Some(2), order, &mut writer)?;
@@ -114,6 +116,23 @@ pub fn reorder(
         types.iter().try_for_each(|types| writer.array(name, types, None))?;
     }
     Ok(writer.finish(&dataset.name, dataset.num_classes, source.provenance(&options.by))?)
+}
+
+/// The splits that have examples.
+fn splits(dataset: &Dataset) -> impl Iterator<Item = (&'static str, &Array<u32>)> {
+    let Splits { train, valid, test } = &dataset.splits;
+    [("train", train), ("valid", valid), ("test", test)].into_iter().filter(|(_, split)| !split.is_empty())
+}
+
+/// Writes the rows of a task with their nodes' new numbers; rows keep theirs, and with them labels, targets and splits.
+fn rows(dataset: &Dataset, rows: &TaskRows, order: &Order, writer: &mut DatasetWriter) -> Result<()> {
+    let [of_nodes, of_times] = TaskRows::ARRAYS;
+    nodes::numbers(of_nodes, rows.nodes(), None, order, writer)?;
+    writer.array(of_times, rows.times(), None)?;
+    dataset.labels.iter().try_for_each(|labels| writer.array("labels", labels, None))?;
+    let targets = &dataset.targets;
+    targets.iter().try_for_each(|targets| writer.array("targets", targets.values(), Some(targets.dim())))?;
+    Ok(splits(dataset).try_for_each(|(name, split)| writer.array(name, split, None))?)
 }
 
 /// What the files of the source have beside the dataset's arrays.

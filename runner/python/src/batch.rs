@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, TargetMatrix};
 use morphgl_registry::{Block, HostBatch, MiniBatch};
 use pyo3::prelude::*;
 
@@ -108,13 +108,17 @@ impl Arrays {
         self.n_id.clear();
         self.n_id.extend(host.input_nodes.iter().map(|&v| i64::from(v)));
         self.y.clear();
-        self.labelled = dataset.labels.is_some();
-        if let Some(labels) = &dataset.labels {
+        // Of a dataset with a task, labels and targets are those of its rows.
+        let of_nodes = dataset.task_rows.is_none();
+        let labels = dataset.labels.as_ref().filter(|_| of_nodes);
+        self.labelled = labels.is_some();
+        if let Some(labels) = labels {
             self.y.extend(host.input_nodes.iter().map(|&v| i64::from(labels[v as usize])));
         }
         self.targets.clear();
-        self.num_targets = dataset.target_dim();
-        if let Some(targets) = &dataset.targets {
+        let targets = dataset.targets.as_ref().filter(|_| of_nodes);
+        self.num_targets = targets.map_or(0, TargetMatrix::dim);
+        if let Some(targets) = targets {
             host.input_nodes.iter().for_each(|&v| self.targets.extend_from_slice(targets.row(v)));
         }
         self.pair_ends.clear();

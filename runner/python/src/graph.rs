@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{
     Array, Dataset, DatasetWriter, Dtype, EdgeSplits, EdgeType, Element, FeatureMatrix, FeatureView, Load, Meta,
-    NodeNames, NodeType, OpenOptions, Splits, TargetMatrix, Topology, Types,
+    NodeNames, NodeType, OpenOptions, Splits, TargetMatrix, TaskRows, Topology, Types,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -275,12 +275,14 @@ impl Graph {
 
     #[getter]
     fn labels(&self) -> Option<Buffer> {
-        self.0.labels.as_ref().map(|labels| shared(labels, None, Kind::I32))
+        let labels = self.0.labels.as_ref().filter(|_| self.0.task_rows.is_none());
+        labels.map(|labels| shared(labels, None, Kind::I32))
     }
 
     #[getter]
     fn targets(&self) -> Option<Buffer> {
-        self.0.targets.as_ref().map(|targets| shared(targets.values(), Some(targets.dim()), Kind::F32))
+        let targets = self.0.targets.as_ref().filter(|_| self.0.task_rows.is_none());
+        targets.map(|targets| shared(targets.values(), Some(targets.dim()), Kind::F32))
     }
 
     /// Pairs `[pairs, 2]` of links: those to train on, which are the graph's edges where it names none, or the array `name` of
@@ -301,6 +303,10 @@ impl Graph {
     /// The nodes of the split `name`: train, valid or test.
     fn split(&self, name: &str) -> PyResult<Buffer> {
         let Splits { train, valid, test } = &self.0.splits;
+        if self.0.task_rows.is_some() {
+            let what = "the graph has a task: its splits are of rows, which train and the command line read";
+            return Err(PyValueError::new_err(format!("split {name:?}: {what}")));
+        }
         let nodes = match name {
             "train" => train,
             "valid" => valid,
@@ -454,6 +460,11 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
             FeatureView::Bf16(values) => writer.array(&name, values, dim)?,
             FeatureView::U8(values) => writer.array(&name, values, dim)?,
         }
+    }
+    if let Some(rows) = &dataset.task_rows {
+        let [of_nodes, of_times] = TaskRows::ARRAYS;
+        writer.array(of_nodes, rows.nodes(), None)?;
+        writer.array(of_times, rows.times(), None)?;
     }
     if let Some(labels) = &dataset.labels {
         writer.array("labels", labels, None)?;

@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
                 "simulated": d.simulated, "queues": d.queues, "features": d.features, "gathers_features": d.gathers_features,
                 "between_devices": d.between_devices,
-                "samplers": d.samplers.iter().map(|spec| spec.name).collect::<Vec<_>>(), "interchangeable": d.interchangeable, "takes_pairs": d.takes_pairs, "own_model": d.own_model,
+                "samplers": d.samplers.iter().map(|spec| spec.name).collect::<Vec<_>>(), "interchangeable": d.interchangeable, "takes_pairs": d.takes_pairs, "takes_rows": d.takes_rows, "own_model": d.own_model,
                 "options": d.options.iter().map(option).collect::<Vec<_>>(),
                 "counters": d.counters.iter().map(|c| json!({ "name": c.name, "help": c.help })).collect::<Vec<_>>(),
             })

@@ -40,6 +40,7 @@ pub(crate) fn select(
                     EDGE_FEATURES => "leave it out of --edge-feature-columns, or name another by its own option",
                     "--target-columns" => "leave it out of --target-columns, or name another by its own option",
                     "features" => "list other columns as features",
+                    "targets" => "list other columns as targets",
                     _ => "leave it out of --feature-columns, or name another by its own option",
                 };
                 return Err((what, cure));

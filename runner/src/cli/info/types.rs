@@ -1,7 +1,7 @@
 //! What `info` says of node types and edge types.
 
 use indicatif::HumanCount;
-use morphgl_graph_store::{DatasetPath, Meta};
+use morphgl_graph_store::{DatasetPath, Load, Meta, TaskRows};
 use morphgl_platform::excerpt;
 use serde_json::{Value, json};
 
@@ -17,22 +17,28 @@ pub(super) fn describe(dataset: &DatasetPath, meta: &Meta) -> anyhow::Result<Opt
     let Some(types) = &meta.types else { return Ok(None) };
     let num_types = types.node_types().len();
     let mut labelled = vec![0u64; num_types];
+    // Of a dataset with a task, labels and splits are of rows: those of nodes of a type are counted.
+    let rows = dataset.array(TaskRows::ARRAYS[0])?.map(|rows| rows.read::<u32>(Load::Mmap)).transpose()?;
+    let type_of = |example: u32| {
+        let node = rows.as_ref().map_or(Some(example), |rows| rows.get(example as usize).copied());
+        node.map_or(num_types, |node| types.node_type(node))
+    };
     if let Some(labels) = dataset.array("labels")? {
-        let mut node = 0u32;
+        let mut example = 0u32;
         for_each(&labels, |label| {
             if i32::from_le_bytes(label) >= 0 {
-                labelled[types.node_type(node)] += 1;
+                labelled[type_of(example)] += 1;
             }
-            node += 1;
+            example += 1;
         })?;
     }
     let mut splits = [const { Vec::new() }; 3];
     for (name, counts) in SPLITS.into_iter().zip(&mut splits) {
         *counts = vec![0u64; num_types];
         if let Some(split) = dataset.array(name)? {
-            for_each(&split, |node| {
+            for_each(&split, |example| {
                 // A file that was changed meanwhile may name any node.
-                if let Some(count) = counts.get_mut(types.node_type(u32::from_le_bytes(node))) {
+                if let Some(count) = counts.get_mut(type_of(u32::from_le_bytes(example))) {
                     *count += 1;
                 }
             })?;

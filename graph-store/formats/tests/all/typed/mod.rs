@@ -5,6 +5,7 @@ mod folders;
 mod neo4j;
 mod ogb;
 mod random;
+mod task;
 mod triples;
 
 use std::path::{Path, PathBuf};
