@@ -577,6 +577,30 @@ fn the_cpu_and_a_device_share_every_step() {
     bench.misused(&one, &["--plan unified: one place alone can train here; use --plan auto"]);
 }
 
+/// Rows of a task are sampled on the CPU and trained on a device, by it alone and by a group with the CPU; the device's own sampler refuses
+/// them by name.
+#[test]
+fn rows_of_a_task_are_sampled_on_the_cpu() {
+    let Some(bench) = bench() else { return };
+    let source = morphgl_testdata::path("typed/shop/churn.toml");
+    bench.text(&["import", "manifest", source.to_str().expect("a path"), "-o", "churn"]);
+    let args = |more: &str| {
+        let train =
+            "train churn --model rsage --fanouts 4,4 --hidden 8 --batch-size 20 --epochs 2 --profile-seconds 0.1";
+        format!("{train} {more}")
+    };
+    let found = |more: &str| losses_of(&bench.json(&args(more).split_whitespace().collect::<Vec<_>>()));
+    let expected = found("--training Training_CPU_Native");
+    for more in ["--training Training_CUDA_Native", "--plan unified"] {
+        let found = found(more);
+        let apart = apart(&found, &expected);
+        assert!(apart < 1e-4, "{more}: {apart:e}: {found:?} instead of {expected:?}");
+    }
+    let named = args(&format!("--training Training_CUDA_Native --batching {TYPED_ON_DEVICE}"));
+    let words = [TYPED_ON_DEVICE, "does not take rows of a task", "takes_rows"];
+    bench.refused(&named.split_whitespace().collect::<Vec<_>>(), &words);
+}
+
 /// `auto` trains with all trainers where they are predicted to be faster together than one alone.
 #[test]
 fn auto_has_the_group_among_its_candidates() {

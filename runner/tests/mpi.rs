@@ -218,6 +218,39 @@ fn typed_models_have_the_losses_of_one_process() {
     }
 }
 
+/// Rows of a task: ranks have the losses, the scores and the predictions of one process.
+#[test]
+fn rows_have_the_losses_of_one_process() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    let source = morphgl_testdata::path("typed/shop/churn.toml");
+    bench.text(&["import", "manifest", source.to_str().expect("a path"), "-o", "churn"]);
+    let options = ["--training", "Training_CPU_Burn", "--model", "rsage", "--lr", "0.01", "--batch-size", "50"];
+    let args = [&["train", "churn", "--json"], &TRAIN[..8], &options, &["--score", "roc-auc"]].concat();
+    let near = |found: &[f64], expected: &[f64]| {
+        let pairs = found.iter().zip(expected);
+        found.len() == expected.len() && { pairs }.all(|(a, b)| (a - b).abs() < 1e-4 * b.abs().max(0.1))
+    };
+    let alone = losses(bench.text(&[&args[..], &["--run", "alone"]].concat()).as_bytes());
+    let output = same(&bench, 2, &[&args[..], &["--run", "together"]].concat()).output().expect("mpirun starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let together = losses(&output.stdout);
+    assert!(near(&together, &alone), "{together:?}, one process {alone:?}");
+    let json = |args: &[&str]| -> [Value; 2] {
+        let args = [args, &["--json"]].concat();
+        let output = same(&bench, 2, &args).output().expect("mpirun starts");
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        [bench.text(&args).as_bytes(), &output.stdout].map(|text| serde_json::from_slice(text).expect("a document"))
+    };
+    let scores = json(&["evaluate", "alone", "--score", "roc-auc"]);
+    let [alone, together] = scores.map(|scores| ["valid", "test"].map(|split| scores[split]["scores"].clone()));
+    assert_eq!(alone, together, "scores of mini-batches that ranks divide");
+    let [alone, together] = json(&["predict", "alone", "--rows", "test"]);
+    assert_eq!((&alone["rows"], &alone["classes"]), (&together["rows"], &together["classes"]));
+}
+
 /// Ranks that each hold a part of the features train to the same bits as ranks that hold all, and read less of others' rows with
 /// copies of the hottest.
 #[test]

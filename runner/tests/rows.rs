@@ -157,11 +157,16 @@ fn rows_of_a_file_are_any_nodes_at_any_times() {
 fn disk_order_and_threads_change_no_bit() {
     let bench = bench();
     const KEY: &str = "Batching_CPU+Disk_Typed";
-    let of = |dataset: &str, more: &str| {
-        let args = format!("train {dataset} {TRAIN} --model rsage --fanouts 4,4 --epochs 2 --score roc-auc {more}");
+    let source = morphgl_testdata::path("typed/shop/churn.toml");
+    let source = source.to_str().expect("a path");
+    bench.text(&["import", "manifest", source, "-o", "churn", "--drop-weights", "--force"]);
+    let of_threads = |threads: &str, dataset: &str, more: &str| {
+        let train = TRAIN.replace("--threads 2", &format!("--threads {threads}"));
+        let args = format!("train {dataset} {train} --model rsage --fanouts 4,4 --epochs 2 --score roc-auc {more}");
         let trained = bench.json(&words(&args));
         (losses(&trained), number(&trained["best_valid_score"]))
     };
+    let of = |dataset: &str, more: &str| of_threads("2", dataset, more);
     let expected = of("churn", "");
     for cache in ["none", "presample:1:100KiB", "auto"] {
         assert_eq!(
@@ -171,24 +176,12 @@ fn disk_order_and_threads_change_no_bit() {
         );
     }
     for threads in ["1", "3"] {
-        assert_eq!(of("churn", &format!("--threads {threads}")), expected, "--threads {threads}");
+        assert_eq!(of_threads(threads, "churn", ""), expected, "--threads {threads}");
     }
     bench.text(&words("reorder churn -o reordered"));
     assert_eq!(of("reordered", "--run reordered-run"), expected, "reordered");
     let rows = bench.json(&words("predict reordered-run --rows test"))["rows"].clone();
     assert_eq!(rows[0], serde_json::json!(["customer:100", 360]));
-}
-
-/// Several trainers divide the rows of each mini-batch.
-#[test]
-#[cfg(feature = "sim")]
-fn groups_divide_mini_batches_of_rows() {
-    let bench = bench();
-    let trained = bench.json(&words(
-        "train churn --threads 2 --hidden 16 --layers 2 --fanouts 4,4 --batch-size 16 --profile-seconds 0.1 --model sage \
-         --plan unified --epochs 2",
-    ));
-    assert_eq!(losses(&trained).len(), 2, "{trained}");
 }
 
 #[test]
@@ -223,7 +216,12 @@ fn what_does_not_hold_is_refused_by_name() {
     for (sampler, fanouts) in [("neighbor", "--fanouts 4,4"), ("shadow", "--fanouts 4,4"), ("walk", "")] {
         refused(
             &format!("train churn --model sage --layers 2 --sampler {sampler} {fanouts}"),
-            &["churn: no operator here samples rows of a task by", sampler, "--sampler typed", "takes rows"],
+            &[
+                "churn: no operator here samples rows of a task by",
+                sampler,
+                "--sampler typed",
+                "operators that take rows",
+            ],
         );
     }
     for (operator, sampler) in [("Neighbor", "neighbor"), ("Walk", "walk"), ("Shadow", "shadow")] {
@@ -251,7 +249,6 @@ fn what_does_not_hold_is_refused_by_name() {
     misused("predict run --nodes test", &["rows of its task are predicted, not nodes", "--rows"]);
     misused("predict run --embeddings rows.npy", &["rows of its task are predicted, not nodes", "--rows"]);
     misused("evaluate run --evaluation full", &["--evaluation full", "within their times"]);
-    refused("export churn -o arrays", &["rows of a task", "not exported"]);
     bench.json(&words("train small --threads 2 --epochs 1 --run of-nodes --profile-seconds 0.1"));
     misused("predict of-nodes --rows all", &["--rows all", "no task", "leave it out"]);
 }

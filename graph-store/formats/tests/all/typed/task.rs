@@ -1,6 +1,6 @@
 //! Rows of a task: nodes at times with labels, targets and splits, and every way in which they are wrong.
 
-use morphgl_formats::{Options, RandomSplit, Silent, manifest};
+use morphgl_formats::{Options, RandomSplit, Silent, export_numpy, manifest};
 use morphgl_graph_store::TargetMatrix;
 
 use super::{Typed, folder, import, meta, notes, shop};
@@ -48,6 +48,9 @@ fn rows_become_the_arrays_that_they_are() {
         assert!(notes(&dataset).contains(note), "{}", notes(&dataset));
     }
     assert!(notes(&dataset).contains("1 of 2 training rows have no label"), "{}", notes(&dataset));
+    let target = tempfile::tempdir().expect("a temporary directory");
+    let error = export_numpy(&dataset, &target.path().join("arrays")).expect_err("rows are not exported").to_string();
+    assert!(error.contains("rows of a task, which are not exported"), "{error}");
     // Without a task, the arrays of the graph are those of the shop.
     let shop = import(&shop(), &Options::default());
     assert_eq!((&dataset.topology, &shop.task_rows), (&shop.topology, &None));
