@@ -57,6 +57,12 @@ fn rows_are_imported_learned_scored_and_predicted() {
 
     let trained = train(&bench, "--model rsage --fanouts 5,5 --epochs 12 --score roc-auc --run run");
     assert_eq!(trained["training"]["evaluation"], "sampled", "{}", trained["training"]);
+    let report = &trained["epochs"][0]["report"];
+    assert_eq!(
+        (&report["seeds"], &report["batches"]),
+        (&120.into(), &8.into()),
+        "an epoch is planned and trained by rows"
+    );
     let losses = losses(&trained);
     assert!(losses[11] < 0.97 * losses[0], "{losses:?}");
     let evaluated = bench.json(&words("evaluate run --score roc-auc --score macro-f1 --classes"));

@@ -384,6 +384,16 @@ impl Dataset {
         self.targets.as_ref().map_or(0, TargetMatrix::dim)
     }
 
+    /// Class of each node, -1 for none; `None` where labels are those of rows of a task.
+    pub fn node_labels(&self) -> Option<&Array<i32>> {
+        self.labels.as_ref().filter(|_| self.task_rows.is_none())
+    }
+
+    /// Targets of each node; `None` where they are those of rows of a task.
+    pub fn node_targets(&self) -> Option<&TargetMatrix> {
+        self.targets.as_ref().filter(|_| self.task_rows.is_none())
+    }
+
     /// Number of features of a node, 0 without features.
     pub fn feature_dim(&self) -> usize {
         self.features.as_ref().map_or(0, FeatureMatrix::dim)

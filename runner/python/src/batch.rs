@@ -108,17 +108,13 @@ impl Arrays {
         self.n_id.clear();
         self.n_id.extend(host.input_nodes.iter().map(|&v| i64::from(v)));
         self.y.clear();
-        // Of a dataset with a task, labels and targets are those of its rows.
-        let of_nodes = dataset.task_rows.is_none();
-        let labels = dataset.labels.as_ref().filter(|_| of_nodes);
-        self.labelled = labels.is_some();
-        if let Some(labels) = labels {
+        self.labelled = dataset.node_labels().is_some();
+        if let Some(labels) = dataset.node_labels() {
             self.y.extend(host.input_nodes.iter().map(|&v| i64::from(labels[v as usize])));
         }
         self.targets.clear();
-        let targets = dataset.targets.as_ref().filter(|_| of_nodes);
-        self.num_targets = targets.map_or(0, TargetMatrix::dim);
-        if let Some(targets) = targets {
+        self.num_targets = dataset.node_targets().map_or(0, TargetMatrix::dim);
+        if let Some(targets) = dataset.node_targets() {
             host.input_nodes.iter().for_each(|&v| self.targets.extend_from_slice(targets.row(v)));
         }
         self.pair_ends.clear();

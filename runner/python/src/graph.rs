@@ -275,14 +275,12 @@ impl Graph {
 
     #[getter]
     fn labels(&self) -> Option<Buffer> {
-        let labels = self.0.labels.as_ref().filter(|_| self.0.task_rows.is_none());
-        labels.map(|labels| shared(labels, None, Kind::I32))
+        self.0.node_labels().map(|labels| shared(labels, None, Kind::I32))
     }
 
     #[getter]
     fn targets(&self) -> Option<Buffer> {
-        let targets = self.0.targets.as_ref().filter(|_| self.0.task_rows.is_none());
-        targets.map(|targets| shared(targets.values(), Some(targets.dim()), Kind::F32))
+        self.0.node_targets().map(|targets| shared(targets.values(), Some(targets.dim()), Kind::F32))
     }
 
     /// Pairs `[pairs, 2]` of links: those to train on, which are the graph's edges where it names none, or the array `name` of

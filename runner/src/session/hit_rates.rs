@@ -58,8 +58,8 @@ impl Sampled {
         let dataset = Source::of(data, given).open(context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { layers: batch.num_layers(), ..model };
-        batch.check_sampling(&model)?;
-        let config = resolved.job(TrainingSpec { model, optimizer: Default::default() });
+        batch.of(&dataset).check_sampling(&model)?;
+        let config = resolved.of(&dataset).job(TrainingSpec { model, optimizer: Default::default() });
         Self::of(context, dataset, config)
     }
 

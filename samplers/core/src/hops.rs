@@ -139,15 +139,19 @@ pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     }
 }
 
-/// Sets the labels and the targets of the seeds, which are these of the dataset's `examples`, where there are any; those of pairs were set
-/// with them.
-pub fn set_targets(dataset: &Dataset, examples: &[u32], batch: &mut HostBatch) {
+/// Sets the labels and the targets of the seeds, which are these nodes, or rows of the dataset's task, where it has any of them; those of
+/// pairs were set with them.
+pub fn set_targets(dataset: &Dataset, (examples, are_rows): (&[u32], bool), batch: &mut HostBatch) {
     let HostBatch { labels, targets, pairs, .. } = batch;
     if pairs.is_some() {
         return;
     }
     labels.clear();
     targets.values.clear();
+    targets.width = 0;
+    if dataset.task_rows.is_some() != are_rows {
+        return;
+    }
     if let Some(classes) = &dataset.labels {
         labels.extend(examples.iter().map(|&v| classes[v as usize]));
     }

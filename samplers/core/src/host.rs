@@ -197,7 +197,8 @@ fn prepare(
     if let Some(given) = &mut batch.given {
         host.weigh(&mut given.degrees, &given.nodes);
     }
-    set_targets(&host.dataset, seeds.examples, batch);
+    let are_rows = host.epochs.seed_set().rows().is_some();
+    set_targets(&host.dataset, (seeds.examples, are_rows), batch);
     let matrix = host.dataset.features.as_ref().filter(|_| host.gather);
     gather_features(matrix, &host.pages, parallel, batch);
     Ok(())

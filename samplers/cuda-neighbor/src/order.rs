@@ -36,8 +36,8 @@ pub(crate) struct Orders {
 
 impl Orders {
     pub(crate) fn new(seeds: SeedSet, dataset: &Dataset, shuffle: Option<u64>) -> Self {
-        let Dataset { labels, targets, .. } = dataset;
-        Self { seeds, labels: labels.clone(), targets: targets.clone(), shuffle, orders: Mutex::default() }
+        let (labels, targets) = (dataset.node_labels().cloned(), dataset.node_targets().cloned());
+        Self { seeds, labels, targets, shuffle, orders: Mutex::default() }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -277,8 +277,9 @@ pub(crate) struct OfSeeds {
 
 impl OfSeeds {
     fn read(files: &Files, dataset: &Dataset, seeds: &SeedSet, reader: &mut Reader) -> Result<Self> {
-        let labels = files.labels.as_ref().filter(|_| dataset.labels.is_some());
-        let targets = files.targets.as_ref().filter(|_| dataset.targets.is_some());
+        let are_known = dataset.task_rows.is_some() == seeds.rows().is_some();
+        let labels = files.labels.as_ref().filter(|_| are_known && dataset.labels.is_some());
+        let targets = files.targets.as_ref().filter(|_| are_known && dataset.targets.is_some());
         let mut known = Self::default();
         if seeds.pairs().is_some() || labels.is_none() && targets.is_none() {
             return Ok(known);

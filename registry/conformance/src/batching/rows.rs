@@ -84,6 +84,7 @@ pub(super) fn run(subject: &Subject<'_>) {
         }
     }
     rows_at_the_times_of_their_nodes_are_nodes(subject);
+    nodes_of_a_dataset_with_a_task_have_no_labels(subject);
     a_node_at_two_times_sees_two_graphs(subject);
     times_that_are_not_read_are_refused(subject);
 }
@@ -176,6 +177,15 @@ fn rows_at_the_times_of_their_nodes_are_nodes(subject: &Subject<'_>) {
             assert_eq!(batch, expected, "rows at the times of their nodes");
             assert_eq!((labels.len(), targets.values.len()), (batch.labels.len(), batch.targets.values.len()));
         }
+    }
+}
+
+/// Nodes as seeds of a dataset with a task have neither labels nor targets: these are those of rows.
+fn nodes_of_a_dataset_with_a_task_have_no_labels(subject: &Subject<'_>) {
+    let case = Case::new(graphs::timed(&graphs::typed(160, 9, false), false, true)).by(&TYPED);
+    let case = case.of_rows(&rows(160)).of(&[0, 159, 80, 0]);
+    for batch in subject.epoch(&case, 0) {
+        assert!(batch.labels.is_empty() && batch.targets.values.is_empty() && batch.targets.width == 0, "{batch:?}");
     }
 }
 

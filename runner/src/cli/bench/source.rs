@@ -57,7 +57,7 @@ impl Source {
         let dataset = dataset_for(learned, data::Source::of(&args.data, None).open(context)?, context)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let model = ModelSpec { task: args.task, ..model };
-        let config = batch.job(TrainingSpec { model, optimizer: Default::default() });
+        let config = batch.of(&dataset).job(TrainingSpec { model, optimizer: Default::default() });
         let config = JobConfig { pairs: args.pairs.of(examples, &dataset), ..config };
         let registry = context.registry();
         let routes = job_routes(registry, &config, &dataset)?;
