@@ -5,9 +5,7 @@ use std::path::Path;
 use crate::check::Fault;
 use crate::meta::is_edge_features;
 use crate::summary::Summary;
-use crate::{
-    Dtype, EdgeSplits, Error, Load, Meta, Position, Result, TaskRows, Types, check, check_own, read_npy,
-};
+use crate::{Dtype, EdgeSplits, Error, Load, Meta, Position, Result, TaskRows, Types, check, check_own, read_npy};
 
 /// Checks a dataset whose arrays are written into `dir`, by what was gathered while they were written: `summary` finds that of a
 /// file. Splits and draw keys, in which nodes must not repeat (but for training nodes), are read once more.
