@@ -217,7 +217,7 @@ fn reordering_renames_the_nodes(subject: &Subject<'_>, case: &Case) {
 fn times_that_are_not_read_are_refused(subject: &Subject<'_>) {
     let case = Case::new(graphs::timed(&graphs::typed(160, 9, false), false, true)).by(&TYPED);
     let case = case.of_rows(&rows(160)).within_times("no", hops("3", Expansion::All, Pick::Uniform));
-    let error = subject.build(&case).err().expect("rows of a task are sampled within times").to_string();
+    let error = subject.build(&case).expect_err("rows of a task are sampled within times").to_string();
     assert!(error.contains("temporal=no") && error.contains("give uniform or last"), "{error}");
     one_line("rows without times", &error);
     let rows = case.dataset.task_rows.as_ref().expect("rows");
