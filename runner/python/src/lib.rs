@@ -10,6 +10,7 @@ mod edges;
 mod gather;
 mod graph;
 mod loader;
+mod operator;
 mod sampler;
 mod subgraph;
 mod torch;

@@ -1,5 +1,6 @@
 //! Loaders: threads that sample and gather ahead of Python.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -7,9 +8,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use morphgl_execute::{Pool, PoolSettings, Stop};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
-use morphgl_registry::{
-    At, Batching, BatchingContext, Error, Key, PairSettings, Place, Registry, SamplerSettings, Sampling, SeedSet,
-};
+use morphgl_registry::{Batching, SamplerSettings, Sampling};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -18,6 +17,7 @@ use crate::batch::{Batch, Form, Spares};
 use crate::buffer::{Buffer, Kind};
 use crate::edges::EdgeIds;
 use crate::graph::Graph;
+use crate::operator::Builder;
 
 /// How often a wait for a mini-batch looks for Ctrl-C.
 pub(crate) const SIGNALS: Duration = Duration::from_millis(50);
@@ -39,17 +39,22 @@ pub(crate) fn epoch_order(py: Python<'_>, seed: u64, epoch: u32, count: u32) -> 
 /// Makes the mini-batches of epochs. Its threads live as long as an epoch is iterated over.
 #[pyclass(frozen, module = "morphgl._morphgl")]
 pub(crate) struct Loader {
-    dataset: Arc<Dataset>,
-    key: Key,
+    parts: Parts,
     batching: Box<dyn Batching>,
+    /// The workers, between two epochs.
+    pool: Arc<Mutex<Option<Pool>>>,
+    /// The process that threads and locks belong to.
+    process: u32,
+}
+
+/// What loaders share that differ by their seeds alone.
+#[derive(Clone)]
+struct Parts {
+    builder: Arc<Builder>,
     settings: PoolSettings,
     form: Form,
     edges: Option<Arc<EdgeIds>>,
-    /// The workers, between two epochs.
-    pool: Arc<Mutex<Option<Pool>>>,
     spares: Arc<Spares>,
-    /// The process that threads and locks belong to.
-    process: u32,
 }
 
 #[pymethods]
@@ -75,60 +80,33 @@ impl Loader {
         edge_order: Option<&Bound<'_, PyAny>>,
         disk: Option<&str>,
     ) -> PyResult<Self> {
-        let (dataset, options) = match disk {
-            None => (Arc::clone(&graph.0), serde_json::Value::Null),
+        let (dataset, disk) = match disk {
+            None => (Arc::clone(&graph.0), None),
             Some(options) => {
                 let open = OpenOptions { load: Load::Disk, verify: false };
                 let opened = py.detach(|| Dataset::load(graph.0.path.clone(), open)).map_err(invalid)?;
-                (Arc::new(opened), serde_json::from_str(options).map_err(invalid)?)
+                (Arc::new(opened), Some(serde_json::from_str(options).map_err(invalid)?))
             }
         };
-        let what = if pairs.is_some() { "edge_label_index" } else { "input_nodes" };
-        let seeds = borrowed::<u32>(what, seeds)?;
-        let given = given.map(|given| borrowed::<u32>("negatives", given)).transpose()?;
-        let pairs: Option<PairSettings> = pairs.map(serde_json::from_str).transpose().map_err(invalid)?;
+        let pairs = pairs.map(serde_json::from_str).transpose().map_err(invalid)?;
         let settings: SamplerSettings = serde_json::from_str(settings).map_err(invalid)?;
-        let kind = settings.sampling.kind().to_string();
         let form = match (form, &settings.sampling) {
             ("blocks", _) => Form::Blocks,
             (_, Sampling::Shadow(_)) => Form::Induced,
             _ => Form::Edges,
         };
-        let num_nodes = dataset.num_nodes();
         let order = edge_order.map(|order| borrowed::<u32>("edge order", order)).transpose()?;
         let edges = edge_ids.then(|| Arc::new(py.detach(|| EdgeIds::new(&dataset.topology, order))));
-        let built = py.detach(|| {
-            let seeds = match pairs {
-                Some(settings) => {
-                    let (pairs, given) = (bytemuck::cast_slice(&seeds), given.as_deref().unwrap_or_default());
-                    SeedSet::of_pairs_against(what, pairs, given, num_nodes, settings)?
-                }
-                None => SeedSet::new(what, &seeds, num_nodes)?,
-            };
-            let registry = Registry::collect()?;
-            let status = registry.status();
-            let found = status.iter().find(|s| {
-                let from = if disk.is_some() { At::Disk } else { At::Host };
-                let samples = s.description.reads == from && s.description.samples(&kind, None);
-                samples && s.availability.is_ok()
-            });
-            let key = found.map(|s| s.description.key.clone()).ok_or_else(|| {
-                let cure = match disk {
-                    Some(_) => "does not read from disk; leave memory and cache out, or sample by neighbor",
-                    None => "has no interchangeable operator in host memory; load by another sampler",
-                };
-                Error::setting("sampler", format!("{kind} {cure}"))
-            })?;
-            let place = Place::Host;
-            let context = BatchingContext { dataset: Arc::clone(&dataset), seeds, settings, gather, place, options };
-            registry.batching(&key, &context).map(|batching| (key, batching))
-        });
-        let (key, batching) = built.map_err(invalid)?;
+        let builder = py.detach(|| Builder::new(dataset, pairs, settings, gather, disk)).map_err(invalid)?;
         let settings = PoolSettings { workers: threads.max(1), threads_per_worker: 1, queue: prefetch };
-        let pool = Arc::new(Mutex::new(Some(Pool::new(&key, batching.as_ref(), settings).map_err(invalid)?)));
         // Python may hold a mini-batch or two besides those of the window.
         let spares = Spares::new(settings.window() + 4);
-        Ok(Self { dataset, key, batching, settings, form, edges, pool, spares, process: std::process::id() })
+        Self::of(py, Parts { builder: Arc::new(builder), settings, form, edges, spares }, seeds, given)
+    }
+
+    /// The same loader of other seeds, or pairs with other negatives, in place of those that it has.
+    fn with_seeds(&self, py: Python<'_>, seeds: &Bound<'_, PyAny>, given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Self::of(py, self.parts.clone(), seeds, given)
     }
 
     /// Number of mini-batches per epoch.
@@ -140,11 +118,11 @@ impl Loader {
     /// The operator that samples.
     #[getter]
     fn operator(&self) -> String {
-        self.key.to_string()
+        self.parts.builder.key.to_string()
     }
 
-    /// Starts the threads of an epoch, of which the first `count` mini-batches are made.
-    fn epoch(&self, epoch: u32, count: u32) -> PyResult<Epoch> {
+    /// Starts the threads of an epoch, of which the mini-batches from `first` up to `end` are made.
+    fn epoch(&self, epoch: u32, first: u32, end: u32) -> PyResult<Epoch> {
         if std::process::id() != self.process {
             let what = "this loader was made before the process forked, and its threads stayed behind; make it in the new process";
             return Err(PyRuntimeError::new_err(what));
@@ -153,17 +131,17 @@ impl Loader {
         // A second epoch at the same time has workers of its own.
         let pool = match kept {
             Some(pool) => pool,
-            None => Pool::new(&self.key, self.batching.as_ref(), self.settings).map_err(invalid)?,
+            None => Pool::new(&self.parts.builder.key, self.batching.as_ref(), self.parts.settings).map_err(invalid)?,
         };
-        let (send, batches) = bounded(1);
+        let (send, made) = bounded(1);
         let stop = Stop::new();
         let producer = Producer {
             epoch,
-            count,
-            dataset: Arc::clone(&self.dataset),
-            form: self.form,
-            edges: self.edges.clone(),
-            spares: Arc::clone(&self.spares),
+            batches: first..end,
+            dataset: Arc::clone(&self.parts.builder.dataset),
+            form: self.parts.form,
+            edges: self.parts.edges.clone(),
+            spares: Arc::clone(&self.parts.spares),
             stop: stop.clone(),
             send,
         };
@@ -175,7 +153,23 @@ impl Loader {
         };
         let thread = thread::Builder::new().name("morphgl-loader".to_string()).spawn(run);
         let thread = thread.map_err(|e| PyRuntimeError::new_err(format!("no thread for the loader: {e}")))?;
-        Ok(Epoch { batches: Some(batches), stop, thread: Mutex::new(Some(thread)) })
+        Ok(Epoch { batches: Some(made), stop, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Loader {
+    fn of(py: Python<'_>, parts: Parts, seeds: &Bound<'_, PyAny>, given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let (builder, settings) = (&parts.builder, parts.settings);
+        let seeds = borrowed::<u32>("seeds", seeds)?;
+        let given = given.map(|given| borrowed::<u32>("negatives", given)).transpose()?;
+        let made = py.detach(|| {
+            let batching = builder.operator(&seeds, given.as_deref().unwrap_or_default()).map_err(|e| e.to_string())?;
+            let pool = Pool::new(&builder.key, batching.as_ref(), settings).map_err(|e| e.to_string())?;
+            Ok::<_, String>((batching, pool))
+        });
+        let (batching, pool) = made.map_err(invalid)?;
+        let pool = Arc::new(Mutex::new(Some(pool)));
+        Ok(Self { parts, batching, pool, process: std::process::id() })
     }
 }
 
@@ -186,7 +180,7 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
 /// What the thread of an epoch needs.
 struct Producer {
     epoch: u32,
-    count: u32,
+    batches: Range<u32>,
     dataset: Arc<Dataset>,
     form: Form,
     edges: Option<Arc<EdgeIds>>,
@@ -198,7 +192,7 @@ struct Producer {
 impl Producer {
     /// Sends mini-batches until the last, the first failure, or nobody receives them any more.
     fn run(self, pool: &mut Pool) {
-        let mut loader = match pool.load(self.epoch, 0..self.count, &self.stop) {
+        let mut loader = match pool.load(self.epoch, self.batches, &self.stop) {
             Ok(loader) => loader,
             Err(error) => {
                 let _ = self.send.send(Err(error.to_string()));

@@ -264,7 +264,6 @@ def test_a_loader_does_not_cross_a_fork(graph):
         ({"input_time": np.zeros(3)}, NotImplementedError, "input_time: mini-batches are not temporal"),
         ({"transform_sampler_output": print}, NotImplementedError, "transform_sampler_output: .*give transform"),
         ({"transform": "gcn_norm"}, TypeError, "transform: str is no function"),
-        ({"sampler": object()}, NotImplementedError, "sampler: object draws seeds; give those it draws as input_nodes"),
         ({"collate_fn": print}, NotImplementedError, "collate_fn: .*give transform"),
         ({"worker_init_fn": print}, NotImplementedError, "worker_init_fn: there are no worker processes"),
         ({"generator": object()}, NotImplementedError, "generator: give seed"),
@@ -393,7 +392,7 @@ def test_memory_does_not_grow(graph):
 
 
 def test_features_are_where_the_gather_wrote_them(graph):
-    native = loader(graph)._native.epoch(0, 1)
+    native = loader(graph)._native.epoch(0, 0, 1)
     batch = next(native)
     address = lambda array: array.__array_interface__["data"][0]
     assert address(np.asarray(batch.x)) == address(batch.x) == address(np.from_dlpack(batch.x))

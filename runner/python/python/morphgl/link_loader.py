@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from . import _morphgl, arrays
+from . import arrays
 from .graph import Graph
 from .loader import BY_PYG, Loader, by_name, choose
+from .passes import positions
 
 # What follows `num_neighbors` in PyG's signature.
 POSITIONAL = ("edge_label_index", "edge_label", "edge_label_time", "replace", "subgraph_type", "disjoint", "temporal_strategy",
@@ -47,6 +48,7 @@ class LinkNeighborLoader(Loader):
     """
 
     REPLACED = ("edge_label_index", "edge_label")
+    SEEDS = "edge_label_index"
 
     def __init__(self, data, num_neighbors=(15, 10, 5), *positional, **options):
         self._make(data, num_neighbors, **by_name(POSITIONAL, ("batch_size", "edge_label_index", "edge_label"), positional, options))
@@ -63,10 +65,15 @@ class LinkNeighborLoader(Loader):
             raise ValueError("edge_label: triplets have none; leave it out, or give neg_sampling=\"binary\"")
         pairs = {"negatives": amount, "distribution": negative_distribution, "avoid-edges": bool(avoid_edges),
                  "exclude": not keep_target_edges}
+        self._pairs = {"neg_sampling": [self._mode, amount], "negative_distribution": negative_distribution, "avoid_edges": bool(avoid_edges),
+                       "keep_target_edges": bool(keep_target_edges)}
         given_of = (lambda graph: given_negatives(graph, edge_label_index)) if negative_distribution == "given" else None
         self._open(data, num_neighbors, lambda graph: pairs_of(graph, edge_label_index), pairs, given_of=given_of, output=output,
                    **options)
         self._edge_label = self._checked(edge_label, edge_label_index is None)
+
+    def _identity(self):
+        return {**super()._identity(), **self._pairs}
 
     def _checked(self, edge_label, of_edges):
         """The labels of the pairs, as mini-batches have them."""
@@ -86,9 +93,8 @@ class LinkNeighborLoader(Loader):
             label = arrays.to_numpy("edge_label", label)[0]
         return label + 1 if self._mode == "binary" and len(label) and label.min() == 0 else label
 
-    def _labels(self, epoch):
-        """A function that gives each mini-batch of an epoch its pairs, their labels and positions."""
-        order = np.asarray(_morphgl.epoch_order(self._seed, epoch, len(self._seeds))) if self._shuffle else np.arange(len(self._seeds))
+    def _labels(self, order):
+        """A function that gives each mini-batch of an epoch in this order its pairs, their labels and positions."""
 
         def label(made, batch):
             convert = np.asarray
@@ -98,8 +104,7 @@ class LinkNeighborLoader(Loader):
                 convert = lambda given: torch.from_dlpack(given) if hasattr(given, "__dlpack__") else torch.from_numpy(given)
             pin = lambda made: made.pin_memory() if self.pin_memory and self.output != "numpy" else made
             ends, count = convert(batch.pairs), batch.num_positives
-            first = batch.index * self.batch_size
-            made.input_id = convert(order[first:first + count].astype(np.int64))
+            made.input_id = convert(positions(order, batch.index * self.batch_size, count))
             if self._mode == "triplet":
                 negatives = ends[1, count:].reshape(count, -1)
                 negatives = negatives[:, 0] if negatives.shape[1] == 1 else negatives

@@ -1,5 +1,5 @@
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Union
 
 from .graph import Graph
 
@@ -39,7 +39,7 @@ class LinkNeighborLoader:
         prefetch: int = 2,
         expansion: Optional[str] = None,
         weighted: bool = False,
-        sampler: Optional[str] = None,
+        sampler: Union[str, Iterable[int], None] = None,
         layers: Optional[int] = None,
         walks: int = 10,
         walk_length: int = 3,
@@ -57,4 +57,6 @@ class LinkNeighborLoader:
     ) -> None: ...
     def __len__(self) -> int: ...
     def set_epoch(self, epoch: int) -> None: ...
+    def state_dict(self) -> Dict[str, Any]: ...
+    def load_state_dict(self, state: Dict[str, Any]) -> None: ...
     def __iter__(self) -> Iterator[Any]: ...

@@ -16,6 +16,7 @@ from . import _morphgl, arrays
 from .attributes import column, gather
 from .brief import Brief
 from .graph import Graph
+from .passes import Passes, checked_sampler, digest, order_of, positions
 
 
 @dataclass(repr=False)
@@ -85,16 +86,20 @@ UNSUPPORTED = {
 HINTS = ("is_sorted", "filter_per_worker", "persistent_workers", "multiprocessing_context", "timeout", "pin_memory_device", "in_order")
 # Arguments that only sub-graphs of PyG's samplers have, with their defaults.
 OF_SAMPLERS = {"input_time": None, "disjoint": False, "time_attr": None, "temporal_strategy": "uniform", "transform_sampler_output": None}
+# Arguments that settings of samplers come from, where their names differ.
+ARGUMENTS = {"fanouts": "num_neighbors", "pick": "weighted", "length": "walk_length", "settings": "sampler_option"}
 # What follows `num_neighbors` in PyG's signature.
 POSITIONAL = ("input_nodes", "input_time", "replace", "subgraph_type", "disjoint", "temporal_strategy", "time_attr", "weight_attr",
               "transform", "transform_sampler_output", "is_sorted", "filter_per_worker", "neighbor_sampler", "directed")
 
 
-class Loader:
+class Loader(Passes):
     """What loaders of nodes and of pairs share."""
 
     # Attributes of the graph's source that mini-batches have anew.
     REPLACED = ()
+    # The argument that the seeds come from.
+    SEEDS = "input_nodes"
 
     def _open(self, data, num_neighbors, seeds_of, pairs, *, given_of=None, weight_attr=None, transform=None, batch_size=1024, output=None,
               shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
@@ -105,9 +110,13 @@ class Loader:
         refuse_unsupported(others, type(self))
         num_neighbors = hops_of(num_neighbors)
         checked_transform(transform)
+        self._sampler = None
+        if not isinstance(sampler, (str, type(None))):
+            self._sampler, sampler = checked_sampler(sampler, shuffle), None
+            if memory is not None or cache is not None:
+                raise NotImplementedError("sampler: a graph left on disk has its seeds in an order of ours; leave memory and cache out, or "
+                                          "give shuffle=True")
         sampler = "neighbor" if sampler is None else sampler
-        if not isinstance(sampler, str):
-            raise NotImplementedError(f"sampler: {type(sampler).__name__} draws seeds; give those it draws as input_nodes")
         graph = graph_of(data, memory is not None or cache is not None, edge_ids, weight_attr)
         weighted = weighted or weight_attr is not None
         if edge_ids and graph._edge_order is False:
@@ -144,28 +153,38 @@ class Loader:
         settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": self._seed, "shuffle": self._shuffle}
         threads, prefetch = threads_of(threads, prefetch, num_workers, prefetch_factor)
         gather = features and graph._native.features is not None
-        given = None if given_of is None else given_of(graph)
-        self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), given, json.dumps(settings),
+        self._given = None if given_of is None else given_of(graph)
+        self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), self._given, json.dumps(settings),
                                        "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids),
                                        None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
-        self._count = len(seeds) // self.batch_size if drop_last else self._native.num_batches
-        self._epoch = 0
+        self._count = self._batches_of(len(seeds if self._sampler is None else self._sampler))
+        self._settings = settings
         # As of PyG's loader: positions among the seeds, which `input_id` refers to.
         self.dataset, self._seeds = range(len(seeds)), seeds
 
-    def __len__(self):
-        """Mini-batches per epoch."""
-        return self._count
-
-    def set_epoch(self, epoch):
-        """The next pass is epoch `epoch`."""
-        self._epoch = int(epoch)
-
-    def __iter__(self):
-        epoch, self._epoch = self._epoch, self._epoch + 1
+    def _identity(self):
         if self._sampled is not None:
-            return self._sampled.epoch(epoch, self._count)
-        return self._batches(self._native.epoch(epoch, self._count), self._labels(epoch))
+            named = self._sampled.identity()
+        else:
+            named = {ARGUMENTS.get(name, name): value for name, value in self._settings.items()}
+            named[self.SEEDS] = f"{len(self._seeds)} {digest(self._seeds)}"
+        drawn_by = None if self._sampler is None else type(self._sampler).__name__
+        return {**named, "loader": type(self).__name__, "drop_last": self.drop_last, "num_nodes": self.graph.num_nodes,
+                "num_edges": self.graph.num_edges, "order of seeds": drawn_by}
+
+    def _pass(self, epoch, first, order):
+        if self._sampled is not None:
+            return self._sampled.epoch(epoch, first, self._batches_of(None if order is None else len(order)), order)
+        native = self._native
+        if order is None:
+            count, order = self._count, order_of(self._seed, epoch, len(self._seeds)) if self._shuffle else None
+        elif not len(order):
+            return (batch for batch in ())
+        else:
+            count = self._batches_of(len(order))
+            given = None if self._given is None else np.ascontiguousarray(self._given.reshape(len(self._seeds), -1)[order].reshape(-1))
+            native = native.with_seeds(np.ascontiguousarray(self._seeds[order]), given)
+        return self._batches(native.epoch(epoch, first, count), self._labels(order))
 
     def _gathered(self, sampler, features):
         """The attributes of the graph's source that mini-batches get; a warning names those that they do not get."""
@@ -268,7 +287,8 @@ class NeighborLoader(Loader):
     sampler
         "neighbor", "shadow" (all edges among the nodes that the hops find, `layers` blocks) or "walk" (random walks: `walks` from
         each node of at most `walk_length` steps, ended with probability `restart`, the `neighbors` most visited, `layers` hops);
-        or a kind of an operator crate that the package links, by fanouts or with `layers` blocks.
+        or a kind of an operator crate that the package links, by fanouts or with `layers` blocks. Or one of torch's samplers, or another
+        iterable of positions with a length, which draws the order of an epoch's seeds as each pass begins; then neighbours are sampled.
     sampler_option
         Settings of such a kind by name.
     features
@@ -292,7 +312,6 @@ class NeighborLoader(Loader):
         if isinstance(input_nodes, tuple) and input_nodes and isinstance(input_nodes[0], str):
             raise NotImplementedError("input_nodes: a node type; graphs of several node types are not read; give ids, or a mask")
         self._open(data, num_neighbors, lambda graph: seeds_of(graph, input_nodes), None, **options)
-        self._input_ids = InputIds(None if input_nodes is None else self._seeds)
 
     def _sample(self, data, num_neighbors, input_nodes, *, input_time, disjoint, time_attr, temporal_strategy, transform_sampler_output,
                 replace=False, subgraph_type="directional", directed=True, weight_attr=None, transform=None, batch_size=1024, output=None,
@@ -304,8 +323,10 @@ class NeighborLoader(Loader):
         ours = [*inspect.signature(self._open).parameters]
         refuse_unsupported({name: value for name, value in others.items() if name not in ours}, type(self))
         what = "sub-graphs of several types, in trees or within times"
+        drawn_by = others.get("sampler")
+        self._sampler = None if isinstance(drawn_by, (str, type(None))) else checked_sampler(drawn_by, shuffle)
         for name in ours:
-            if others.get(name) is not None:
+            if others.get(name) is not None and (name != "sampler" or self._sampler is None):
                 raise NotImplementedError(f"{name}: {what} do not have it; leave it out")
         if output not in (None, "pyg"):
             raise NotImplementedError(f'output: {output!r}; {what} are PyG\'s alone, give "pyg"')
@@ -319,15 +340,22 @@ class NeighborLoader(Loader):
         count = len(self._sampled)
         self.graph, self.output = self._sampled.sampler.graph, "pyg"
         self.batch_size, self.drop_last, self.pin_memory = batch_size, drop_last, pin_memory
-        self._count, self._epoch = count // batch_size if drop_last else -(-count // batch_size), 0
+        self._count = self._batches_of(count if self._sampler is None else len(self._sampler))
         self.dataset = range(count)
 
-    def _labels(self, epoch):
-        """A function that gives each mini-batch of an epoch, one after another, the positions of its seeds."""
-        input_ids = self._input_ids.epoch()
+    def _labels(self, order):
+        """A function that gives each mini-batch of an epoch in this order the positions of its seeds."""
 
-        def label(made, _):
-            made.input_id = input_ids(made.n_id[:made.batch_size])
+        def label(made, batch):
+            input_id = positions(order, batch.index * self.batch_size, made.batch_size)
+            nodes = made.n_id[:made.batch_size]
+            if not np.array_equal(self._seeds[input_id], np.asarray(nodes)):
+                raise RuntimeError(f"{self._native.operator}: the seeds of mini-batch {batch.index} are not those of its epoch's order")
+            if hasattr(nodes, "detach"):
+                import torch
+
+                input_id = torch.from_numpy(input_id)
+            made.input_id = input_id
 
         return label
 
@@ -426,48 +454,6 @@ def is_of_sampler(data, options):
     changed = lambda given, default: given is not None and not (isinstance(given, (bool, str)) and given == default)
     return (hasattr(data, "node_types") or getattr(subgraph_type, "value", subgraph_type) == "bidirectional"
             or any(changed(options.get(name), default) for name, default in OF_SAMPLERS.items()))
-
-
-class InputIds:
-    """Positions of nodes among the seeds; of all nodes, in order, where there are none."""
-
-    def __init__(self, seeds):
-        self.order = None if seeds is None else np.argsort(seeds, kind="stable")
-        self.sorted = None if seeds is None else seeds[self.order].astype(np.int64)
-        self.repeat = seeds is not None and bool((self.sorted[1:] == self.sorted[:-1]).any())
-
-    def epoch(self):
-        """A function from the seeds of each mini-batch of an epoch, one after another, to their positions. The occurrences of a seed that
-        repeats get its positions in turn, so that each is got once."""
-        taken = np.zeros(len(self.sorted), np.int64) if self.repeat else None
-
-        def positions(nodes):
-            if self.order is None:
-                return nodes.clone() if hasattr(nodes, "clone") else nodes.copy()
-            places = np.searchsorted(self.sorted, np.asarray(nodes))
-            if self.repeat:
-                places = in_turn(places, taken)
-            positions = self.order[places]
-            if not hasattr(nodes, "detach"):
-                return positions
-            import torch
-
-            return torch.from_numpy(positions)
-
-        return positions
-
-
-def in_turn(places, taken):
-    """Adds to each element the number of equal ones before it, in `places` and, by `taken`, in calls before."""
-    order = np.argsort(places, kind="stable")
-    grouped = places[order]
-    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
-    counts = np.diff(np.r_[starts, len(grouped)])
-    before = np.arange(len(grouped)) - np.repeat(starts, counts)
-    turns = np.empty_like(places)
-    turns[order] = grouped + taken[grouped] + before
-    taken[grouped[starts]] += counts
-    return turns
 
 
 def disk_options(graph, memory, cache):

@@ -1,6 +1,6 @@
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 from .graph import Graph
 
@@ -63,7 +63,7 @@ class NeighborLoader:
         prefetch: int = 2,
         expansion: Optional[str] = None,
         weighted: bool = False,
-        sampler: Optional[str] = None,
+        sampler: Union[str, Iterable[int], None] = None,
         layers: Optional[int] = None,
         walks: int = 10,
         walk_length: int = 3,
@@ -81,4 +81,6 @@ class NeighborLoader:
     ) -> None: ...
     def __len__(self) -> int: ...
     def set_epoch(self, epoch: int) -> None: ...
+    def state_dict(self) -> Dict[str, Any]: ...
+    def load_state_dict(self, state: Dict[str, Any]) -> None: ...
     def __iter__(self) -> Iterator[Any]: ...

@@ -12,8 +12,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import get_input_nodes
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from . import _morphgl
 from .attributes import column, gather
+from .passes import digest, order_of, positions
 from .pyg_sampler import Sampler
 
 
@@ -27,14 +27,14 @@ class SampledBatches:
                             "HeteroData; of a dataset give torch_geometric.loader.NodeLoader(morphgl.pyg.stores(graph), "
                             "node_sampler=morphgl.pyg.Sampler(graph, …), …)")
         self.data, self.sampler = data, Sampler(data, num_neighbors, **options)
+        self._options = {name: str(getattr(value, "value", value)) for name, value in options.items()}
         if input_time is not None and not self.sampler.is_temporal:
             raise ValueError("input_time: the times of nodes or edges are not known; give time_attr, too")
         node_type, nodes, _ = get_input_nodes(data, seeds_of(input_nodes))
-        positions = torch.arange(len(nodes))
         time = None if input_time is None else torch.as_tensor(input_time)
         if time is not None and time.shape != nodes.shape:
             raise ValueError(f"input_time: its shape is {tuple(time.shape)}; give [{len(nodes)}], a time per seed")
-        self.seeds = NodeSamplerInput(positions, nodes, time, node_type)
+        self.seeds = NodeSamplerInput(torch.arange(len(nodes)), nodes, time, node_type)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.threads, self.prefetch, self.pin_memory = threads, prefetch, pin_memory
         self.transform, self.transform_sampler_output = transform, transform_sampler_output
@@ -44,11 +44,20 @@ class SampledBatches:
         """Number of seeds."""
         return len(self.seeds.node)
 
-    def epoch(self, epoch, count):
-        """The first `count` mini-batches of an epoch. Its threads end with the iterator."""
-        order = np.asarray(_morphgl.epoch_order(self.seed, epoch, len(self))) if self.shuffle else np.arange(len(self))
-        order = torch.from_numpy(order.astype(np.int64))
-        parts = iter(enumerate(order.split(self.batch_size)[:count]))
+    def identity(self):
+        """What mini-batches depend on, by arguments."""
+        time = self.seeds.time
+        return {**self._options, "batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed,
+                "num_neighbors": str(self.sampler.num_neighbors.values), "node type of input_nodes": self.seeds.input_type,
+                "input_nodes": f"{len(self)} {digest(self.seeds.node.numpy())}",
+                "input_time": None if time is None else digest(time.numpy())}
+
+    def epoch(self, epoch, first, end, order=None):
+        """The mini-batches of an epoch from `first` up to `end`, whose seeds have the positions `order`, by default those of the seeds, shuffled
+        if asked for. Its threads end with the iterator."""
+        if order is None:
+            order = order_of(self.seed, epoch, len(self)) if self.shuffle else np.arange(len(self))
+        parts = ((index, torch.from_numpy(positions(order, index * self.batch_size, self.batch_size))) for index in range(first, end))
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="morphgl-loader")
         try:
             waiting = deque()
