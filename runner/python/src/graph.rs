@@ -340,7 +340,7 @@ fn matrix_of(features: &FeatureMatrix) -> Buffer {
 }
 
 /// A view of a dataset's array, whose ids fit into signed integers of the same size.
-fn shared<T: Element>(array: &Array<T>, dim: Option<usize>, kind: Kind) -> Buffer {
+pub(crate) fn shared<T: Element>(array: &Array<T>, dim: Option<usize>, kind: Kind) -> Buffer {
     let owner = Arc::new(array.clone());
     let shape = dim.map_or(vec![array.len()], |dim| vec![array.len().checked_div(dim).unwrap_or(0), dim]);
     // SAFETY: the owner keeps the array's memory, which does not move, and the view is read-only.

@@ -14,6 +14,7 @@ mod operator;
 mod sampler;
 mod subgraph;
 mod torch;
+mod value;
 
 // Operators register themselves where they are linked.
 use morphgl_batching_cpu as _;
@@ -53,5 +54,7 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(loader::epoch_order, module)?)?;
     module.add_function(wrap_pyfunction!(samplers, module)?)?;
     module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
+    module.add_function(wrap_pyfunction!(value::rest_of, module)?)?;
+    module.add_function(wrap_pyfunction!(value::with_rest, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)
 }

@@ -1,5 +1,6 @@
 """`morphgl.pyg.FeatureStore` and `GraphStore`: PyG's loaders read datasets through them. Skipped without PyG."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -174,3 +175,20 @@ def test_stores_do_not_change():
     with pytest.raises(TypeError, match="graph: Data; give a Graph, or the directory of a dataset"):
         FeatureStore(untyped())
     assert isinstance(GraphStore(Graph.from_pyg(untyped())).graph, morphgl.Graph)
+
+
+def test_stores_are_pickled_with_their_graph(tmp_path):
+    graph = morphgl.Graph.from_pyg(typed())
+    graph.save(tmp_path / "g")
+    for of in (graph, morphgl.Graph.open(tmp_path / "g", mmap=True)):
+        features, edges = pickle.loads(pickle.dumps(stores(of)))
+        expected = FeatureStore(of)
+        for attr in expected.get_all_tensor_attrs():
+            name = attr.group_name, attr.attr_name, None
+            assert torch.equal(features.get_tensor(*name), expected.get_tensor(*name))
+        assert [attr.edge_type for attr in edges.get_all_edge_attrs()] == graph.edge_types
+    sampler = Sampler(graph, [2, 2])
+    again = pickle.loads(pickle.dumps(sampler))
+    index = NodeSamplerInput(None, torch.arange(5), input_type=graph.node_types[0])
+    one, other = again.sample_from_nodes(index, draw=3), sampler.sample_from_nodes(index, draw=3)
+    assert all(torch.equal(one.node[name], other.node[name]) for name in one.node)

@@ -36,6 +36,8 @@ class Graph:
         self._weight_name = "edge_weight"
         # Whether the targets were given as one number per node, [nodes], as mini-batches then have them.
         self._flat_targets = False
+        # Whether a directory was mapped.
+        self._mmap = False
 
     @classmethod
     def open(cls, path, mmap=False, verify=True):
@@ -43,7 +45,9 @@ class Graph:
 
         `mmap` leaves the arrays in the files; `verify` compares checksums and looks for NaN, reading all data once.
         """
-        return cls(_morphgl.Graph.open(os.fspath(path), mmap, verify))
+        graph = cls(_morphgl.Graph.open(os.fspath(path), mmap, verify))
+        graph._mmap = bool(mmap)
+        return graph
 
     @classmethod
     def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None, targets=None,
@@ -393,10 +397,47 @@ class Graph:
         pairs = self._native.pairs(PAIRS[name])
         return np.zeros((2, 0), np.int32) if pairs is None else np.asarray(pairs).T
 
+    def info(self):
+        """The graph in numbers, an :class:`~morphgl.info.Info` with the document of `morphgl info --json`: degrees, splits, types, sizes. Of a graph
+        in memory it is counted in O(nodes + edges), without the fields of a directory."""
+        from . import commands
+        from .info import Info, described
+
+        document = commands.run("info", None, [self._native.path], {}) if self._native.path else described(self)
+        return commands.of(Info, document)
+
+    def __reduce__(self):
+        """A graph that was opened from a directory is pickled by the name of the directory, and opened again, which fails where the dataset
+        is another one; a graph in memory with all its arrays."""
+        from .pickled import reduced
+
+        return reduced(self)
+
+    def __copy__(self):
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __deepcopy__(self, memo):
+        # What a graph has does not change.
+        return self.__copy__()
+
     def __repr__(self):
-        features = "" if self._native.features is None else f", {self.num_features} {self._native.features.dtype} features"
-        targets = "" if self._native.targets is None else f", {self._native.targets.shape[1]} targets"
-        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{features}, {self.num_classes} classes{targets})"
+        native = self._native
+        known = [f"{self.num_nodes} nodes", f"{self.num_edges} edges"]
+        counted = lambda names, noun: f"{len(names)} {noun} types ({', '.join(names[:4])}{', …' if len(names) > 4 else ''})"
+        if native.node_types:
+            known += [counted(self.node_types, "node"), counted(["/".join(of) for of in self.edge_types], "edge")]
+        if native.features is not None:
+            known.append(f"{self.num_features} {native.features.dtype} features")
+        known += [f"{of.shape[1]} {of.dtype} features of {name!r}" for name, of in zip(self.node_types, native.features_by_type) if of is not None]
+        known.append(f"{self.num_classes} classes")
+        if native.targets is not None:
+            known.append(f"{native.targets.shape[1]} targets")
+        splits = [f"{len(self.split(name))} {name}" for name in SPLITS if len(self.split(name))]
+        known += [f"splits {', '.join(splits)}"] if splits else []
+        known += [f"at {native.path!r}"] if native.path else []
+        return f"Graph({', '.join(known)})"
 
 
 def is_stored(values, stored, dtype=None):

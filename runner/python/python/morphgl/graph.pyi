@@ -3,6 +3,8 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from .info import Info
+
 class Graph:
     def __init__(
         self, native: Any, edge_order: Any = None, *, node_names: Any = None, source: Any = None, attributes: Any = None
@@ -30,6 +32,7 @@ class Graph:
         valid_negatives: Any = None,
         test_negatives: Any = None,
         edge_ids: bool = False,
+        edge_attr: Any = None,
     ) -> Graph: ...
     @classmethod
     def from_pyg(
@@ -106,4 +109,5 @@ class Graph:
     @property
     def edge_types(self) -> List[Tuple[str, str, str]]: ...
     def nodes(self, node_type: str) -> range: ...
+    def info(self) -> Info: ...
     def split(self, name: str) -> np.ndarray: ...

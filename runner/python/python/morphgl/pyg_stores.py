@@ -33,6 +33,9 @@ class GraphStore(BaseGraphStore):
         super().__init__()
         self.__dict__["graph"] = graph_of(graph)
 
+    def __reduce__(self):
+        return type(self), (self.graph,)
+
     def _put_edge_index(self, edge_index, edge_attr):
         raise NotImplementedError("edge_index: a graph's edges do not change; make another Graph")
 
@@ -95,6 +98,9 @@ class FeatureStore(BaseFeatureStore):
         super().__init__()
         self.__dict__["graph"] = graph_of(graph)
         self.__dict__["_stored"] = stored(self.graph)
+
+    def __reduce__(self):
+        return type(self), (self.graph,)
 
     def _put_tensor(self, tensor, attr):
         raise NotImplementedError(f"{attr.attr_name}: the tensors of a graph do not change; make another Graph")
