@@ -11,6 +11,7 @@ mod gather;
 mod graph;
 mod loader;
 mod operator;
+mod picture;
 mod sampler;
 mod subgraph;
 mod torch;
@@ -56,5 +57,7 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
     module.add_function(wrap_pyfunction!(value::rest_of, module)?)?;
     module.add_function(wrap_pyfunction!(value::with_rest, module)?)?;
+    module.add_function(wrap_pyfunction!(picture::line_chart, module)?)?;
+    module.add_function(wrap_pyfunction!(picture::timeline, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)
 }

@@ -15,6 +15,7 @@ from . import _morphgl
 from .brief import Brief
 from .graph import SPLITS, Graph
 from .models import Model
+from .plots import Plot, of_plan, of_training
 
 
 def of(cls, document):
@@ -81,6 +82,10 @@ class Plan(Brief):
     schedule: Dict[str, Any]
     document: Dict[str, Any]
 
+    def plot(self) -> Plot:
+        """The predicted timeline of an epoch, which notebooks show."""
+        return of_plan(self.document)
+
 
 @dataclass(repr=False)
 class Planned(Brief):
@@ -89,6 +94,11 @@ class Planned(Brief):
     plan: Plan
     plans: List[Any]
     document: Dict[str, Any]
+
+    def plot(self) -> Plot:
+        """The predicted timeline of an epoch by the chosen plan, which notebooks show."""
+        machine = self.document.get("machine")
+        return of_plan(self.plan.document, machine and machine["name"])
 
 
 @dataclass(repr=False)
@@ -127,6 +137,11 @@ class Training(Brief):
     ended: str
     document: Dict[str, Any]
     model: Optional[Model] = None
+
+    def plot(self, what: str = "loss") -> Plot:
+        """A curve over epochs, which notebooks show: "loss", "score" (what the best model is chosen by), or "seconds", predicted and
+        measured."""
+        return of_training(self, what)
 
 
 @dataclass(repr=False)
