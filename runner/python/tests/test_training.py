@@ -213,8 +213,9 @@ def test_models_and_losses_of_other_crates_are_named_to_the_command(monkeypatch)
 
 
 def test_what_train_does_not_take_is_refused_by_name(learnable):
-    with pytest.raises(NotImplementedError, match="scheduler: train steps at the optimizer's learning rate"):
-        morphgl.train(learnable, "sage", scheduler=object())
+    for name in ("scheduler", "autocast"):
+        with pytest.raises(NotImplementedError, match=f'{name}: "sage" is one of MorphGL.s own models; '):
+            morphgl.train(learnable, "sage", **{name: object()})
     for name in ("loss", "decoder"):
         with pytest.raises(NotImplementedError, match=f'{name}: "sage" is trained by one by name'):
             morphgl.train(learnable, "sage", **{name: object()})

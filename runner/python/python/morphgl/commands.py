@@ -262,7 +262,7 @@ def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **op
 def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forward: Optional[Callable[[Any, Any], Any]] = None,
           output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, task: Optional[str] = None,
           loss: Union[str, Callable[[Any, Any], Any], None] = None, decoder: Union[str, Callable[[Any, Any], Any], None] = None,
-          scheduler: Any = None, **options: Any) -> Training:
+          scheduler: Any = None, schedule_every: str = "epoch", autocast: Any = None, **options: Any) -> Training:
     """Profiles, plans and trains, and plans again where durations change.
 
     graph
@@ -298,20 +298,26 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         Of links: how two embeddings score a pair. Of MorphGL's own models "dot" (default), "distmult" or "mlp"; of a module "dot", or
         a function or module `decoder(sources, destinations)` of rows of embeddings, which gives `[pairs]`. Embeddings of a module have
         `embedding=` columns.
-    scheduler
-        Not supported: a module's learning rate is its optimizer's own; that of MorphGL's own models falls by `lr_schedule=`.
+    scheduler, schedule_every
+        Of a module: one of torch's schedulers of `optimizer`, which is stepped as each "epoch" begins but the first, or after each "step" of
+        the optimizer; not one that steps by a score. A run that is resumed is given it again, and goes on with its state. The learning
+        rate of MorphGL's own models falls by `lr_schedule=`.
+    autocast
+        Of a module: "bfloat16" for torch's mixed precision in its forward pass and its decoder's; losses and parameters are float32.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
-        `memory`, `cache`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
+        `memory`, `cache`, `clip_norm`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
     """
-    if scheduler is not None:
-        raise NotImplementedError("scheduler: train steps at the optimizer's learning rate; for a scheduler write the loop over a NeighborLoader")
     if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
         graph = Graph.from_pyg(graph)
     if isinstance(model, str):
         if forward is not None or output is not None or not isinstance(optimizer, (str, type(None))):
             raise ValueError(f'model: "{model}" has mini-batches of its own, and an optimizer by name ("adam", "adamw", "sgd"); '
                              "leave forward and output out")
+        for name, value, cure in (("scheduler", scheduler, 'its learning rate falls by lr_schedule="cosine", "step" or "plateau"'),
+                                  ("autocast", autocast, "its operator has a precision of its own")):
+            if value is not None:
+                raise NotImplementedError(f'{name}: "{model}" is one of MorphGL\'s own models; {cure}')
         for name, value in (("loss", loss), ("decoder", decoder)):
             if not isinstance(value, (str, type(None))):
                 raise NotImplementedError(f'{name}: "{model}" is trained by one by name; for a {name} of your own give the model as a torch module')
@@ -337,6 +343,7 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     output = output or "torch"
     if output not in ("pyg", "torch", "dgl"):
         raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
+    clip_norm = options.pop("clip_norm", None)
     options = {"task": task, "loss": loss if isinstance(loss, str) else None, **options}
     if resume is None:
         options = module_options(options, optimizer, output, functions)
@@ -347,7 +354,8 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
             warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
                           "over a NeighborLoader", stacklevel=2)
     sampler = options.get("sampler", "neighbor")
-    trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"))
+    trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"),
+                            scheduler=scheduler, every=schedule_every, clip_norm=clip_norm, autocast=autocast)
     document = run("train", graph, [], {**options, "resume": resume}, trainer, progress)
     return training_of(document)
 

@@ -7,6 +7,8 @@ import torch
 
 from . import loader
 from .objective import Objective
+from .stepping import NAME as STEPPING
+from .stepping import Stepping
 
 # What the columns of a task's outputs are.
 WIDTHS = {"classify": "classes", "multilabel": "labels", "regress": "values", "link": "elements of an embedding"}
@@ -20,13 +22,14 @@ class ModuleTrainer:
 
     `forward(module, batch)` gives the outputs, of all nodes of the mini-batch or of its seeds alone. `induced` says that a mini-batch is
     a subgraph, whose edges are the same for every layer. `decoder(sources, destinations)` scores pairs by two rows of outputs each;
-    without one their dot product does.
+    without one their dot product does. `stepping` are settings of :class:`Stepping`.
     """
 
-    def __init__(self, module, optimizer, forward=None, output="torch", induced=False, loss=None, decoder=None):
+    def __init__(self, module, optimizer, forward=None, output="torch", induced=False, loss=None, decoder=None, **stepping):
         self.module, self.optimizer, self.output, self.induced = module, optimizer, output, induced
         self.forward = forward or (dgl_forward if output == "dgl" else edge_forward)
         self.loss, self.decoder = loss, decoder
+        self.stepping = Stepping(optimizer, **stepping)
         self.seeds = 0
         # By the prefix of their tensors' names.
         self.parts = {"": module}
@@ -76,7 +79,9 @@ class ModuleTrainer:
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
         size = batch.batch_size
-        outputs = self.forward(self.module, self.placed(MAKE[self.output](batch, False)))
+        placed = self.placed(MAKE[self.output](batch, False))
+        with self.stepping.precision(self.device):
+            outputs = self.stepping.widened(self.forward(self.module, placed))
         if outputs.dim() == 1 and self.width == 1 and self.task in ("multilabel", "regress"):
             outputs = outputs[:, None]
         if outputs.shape[0] not in (size, batch.n_id.shape[0]) or outputs.dim() != 2:
@@ -97,7 +102,8 @@ class ModuleTrainer:
         ends = outputs[sources], outputs[destinations]
         if self.decoder is None:
             return (ends[0] * ends[1]).sum(-1)
-        scores = self.decoder(*ends)
+        with self.stepping.precision(self.device):
+            scores = self.stepping.widened(self.decoder(*ends))
         if scores.dim() == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if scores.shape != sources.shape:
@@ -130,6 +136,7 @@ class ModuleTrainer:
 
     def accumulate(self, batch, drawn_by):
         self.set_mode(True)
+        self.stepping.begin(drawn_by[1])
         # Dropout is a function of seed, epoch and index, as everything else.
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(np.random.SeedSequence(drawn_by).generate_state(1, np.uint64)[0] >> np.uint64(1)))
@@ -189,7 +196,7 @@ class ModuleTrainer:
             for parameter in self.trained.values():
                 if parameter.grad is not None:
                     parameter.grad /= self.seeds
-            self.optimizer.step()
+            self.stepping.step(self.trained.values())
         self.optimizer.zero_grad()
         self.seeds = 0
         for name, parameter in self.trained.items():
@@ -224,17 +231,21 @@ class ModuleTrainer:
 
     def optimizer_state(self):
         state = self.optimizer.state_dict()["state"]
-        return [named(f"{index}.{key}", torch.as_tensor(value)) for index, entries in state.items()
-                for key, value in entries.items() if value is not None]
+        tensors = [named(f"{index}.{key}", torch.as_tensor(value)) for index, entries in state.items()
+                   for key, value in entries.items() if value is not None]
+        return tensors + self.stepping.state()
 
     def set_optimizer_state(self, tensors):
         whole = self.optimizer.state_dict()
         whole["state"] = {}
         for name, _, values in tensors:
+            if name == STEPPING:
+                continue
             index, key = name.split(".", 1)
             # A copy: the tensor's memory is the caller's.
             whole["state"].setdefault(int(index), {})[key] = torch.from_dlpack(values).clone()
         self.optimizer.load_state_dict(whole)
+        self.stepping.load(tensors)
 
 
 def edge_forward(module, batch):
