@@ -373,6 +373,55 @@ def test_layers_may_be_trimmed():
         torch.testing.assert_close(trimmed[:batch.batch_size], x[:batch.batch_size])
 
 
+@pytest.mark.parametrize("options", [{"subgraph_type": "induced"}, {"directed": False}, {"subgraph_type": "induced", "sample_direction": "backward"},
+                                     {"subgraph_type": "induced", "weight_attr": "edge_weight"}])
+def test_induced_sub_graphs_have_all_edges_among_their_nodes(options, tmp_path):
+    data = untyped(4)
+    sampler = Sampler(data, [3, 2], **options)
+    seeds = torch.tensor([5, 9, 100, 5])
+    out = sampler.sample_from_nodes(NodeSamplerInput(None, seeds), draw=3)
+    assert torch.equal(out.node[:4], seeds) and out.num_sampled_edges is None and sum(out.num_sampled_nodes) == len(out.node)
+    assert torch.equal(data.edge_index[:, out.edge], torch.stack([out.node[out.row], out.node[out.col]]))
+    # Each edge between two of the nodes as often as the node that is sampled from is there.
+    repeats = torch.bincount(out.node, minlength=200)
+    end = 0 if "sample_direction" in options else 1
+    among = (repeats[data.edge_index] > 0).all(0)
+    assert torch.equal(torch.bincount(out.edge, minlength=1500), torch.where(among, repeats[data.edge_index[end]], 0))
+    # The nodes are those of directional sub-graphs.
+    plain = Sampler(data, [3, 2], **{name: value for name, value in options.items() if name not in ("subgraph_type", "directed")})
+    assert torch.equal(plain.sample_from_nodes(NodeSamplerInput(None, seeds), draw=3).node, out.node)
+
+
+@pytest.mark.parametrize("of", ["data", "graph", "directory"])
+def test_induced_typed_sub_graphs_have_all_edges_among_their_nodes(of, tmp_path):
+    data = typed(5)
+    graph = morphgl.Graph.from_pyg(data)
+    graph.save(tmp_path / "g")
+    sampler = Sampler({"data": data, "graph": graph, "directory": tmp_path / "g"}[of], [2, 2], subgraph_type="induced")
+    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(0, 150, 10), input_type="paper"), draw=1)
+    for edge_type, edge_index in data.collect("edge_index").items():
+        source, _, target = edge_type
+        ends = torch.stack([out.node[source][out.row[edge_type]], out.node[target][out.col[edge_type]]])
+        inside = torch.isin(edge_index[0], out.node[source]) & torch.isin(edge_index[1], out.node[target])
+        assert sorted(map(tuple, ends.t().tolist())) == sorted(map(tuple, edge_index[:, inside].t().tolist()))
+        if of != "directory":
+            assert torch.equal(edge_index[:, out.edge[edge_type]], ends)
+        else:
+            assert len(out.edge[edge_type].unique()) == int(inside.sum())
+
+
+def test_loaders_make_induced_sub_graphs():
+    data = untyped(6)
+    options = {"num_neighbors": [3, 2], "batch_size": 40, "subgraph_type": "induced"}
+    for loader in (NeighborLoader(data, neighbor_sampler=Sampler(data, [3, 2], subgraph_type="induced"), **options),
+                   morphgl.NeighborLoader(data, threads=1, **options), morphgl.NeighborLoader(data, [3, 2], batch_size=40, directed=False)):
+        for batch in loader:
+            among = torch.isin(data.edge_index, batch.n_id).all(0)
+            assert torch.equal(batch.e_id.sort().values, among.nonzero().view(-1))
+            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+            assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+
+
 def test_weights_bias_what_is_picked():
     data = untyped(7)
     data.strength = (torch.arange(1500) % 2).float()
@@ -412,8 +461,8 @@ def test_data_without_edges_and_without_nodes():
 
 @pytest.mark.parametrize("options, error, message", [
     ({"replace": True}, NotImplementedError, "replace: neighbours are sampled without replacement"),
-    ({"directed": False}, NotImplementedError, 'directed: .*sampler="shadow"'),
-    ({"subgraph_type": "induced"}, NotImplementedError, 'subgraph_type: "induced".*sampler="shadow"'),
+    ({"directed": False, "disjoint": True}, NotImplementedError, 'subgraph_type: "induced" sub-graphs are no disjoint trees'),
+    ({"subgraph_type": "induced", "time_attr": "time"}, NotImplementedError, 'subgraph_type: "induced" sub-graphs are no disjoint trees'),
     ({"sample_direction": "sideways"}, ValueError, "sample_direction: 'sideways'; give 'forward' or 'backward'"),
     ({"sample_direction": "backward", "time_attr": "time"}, NotImplementedError, "sample_direction: .* leave out it or time_attr"),
     ({"temporal_strategy": "first"}, ValueError, "temporal_strategy: 'first'; give 'uniform' or 'last'"),

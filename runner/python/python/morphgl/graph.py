@@ -153,7 +153,7 @@ class Graph:
             # Edges are sorted: attributes of edges are found again by their positions.
             edge_ids = edge_ids or bool(attributes["edge"])
             edge_attr = attributes["edge"].get("edge_attr")
-            if edge_attr is not None and (edge_attr.dim() != 2 or not edge_attr.is_floating_point()):
+            if edge_attr is not None and (edge_attr.dim() != 2 or not edge_attr.shape[1] or not edge_attr.is_floating_point()):
                 edge_attr = None
             graph = cls.from_numpy(data.edge_index, edge_weight=data.get(weight_attr), edge_ids=edge_ids, edge_attr=edge_attr, **given)
         elif data.get("adj_t") is not None:

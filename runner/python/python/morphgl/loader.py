@@ -452,7 +452,8 @@ def is_of_sampler(data, options):
         return False
     subgraph_type = options.get("subgraph_type", "directional")
     changed = lambda given, default: given is not None and not (isinstance(given, (bool, str)) and given == default)
-    return (hasattr(data, "node_types") or getattr(subgraph_type, "value", subgraph_type) == "bidirectional"
+    return (hasattr(data, "node_types") or getattr(subgraph_type, "value", subgraph_type) in ("bidirectional", "induced")
+            or options.get("directed") is False
             or any(changed(options.get(name), default) for name, default in OF_SAMPLERS.items()))
 
 

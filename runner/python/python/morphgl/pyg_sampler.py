@@ -17,6 +17,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from . import _morphgl, typed
 from .graph import Graph
+from .induced import edges_among
 from .pyg_stores import GraphStore
 
 # What a sampler is built of, and built again when one of them is set.
@@ -57,7 +58,8 @@ class Sampler(BaseSampler):
     num_neighbors
         Neighbours per node at each hop, -1 for all, 0 for none; of typed graphs also a dict by edge type, or `NumNeighbors`.
     subgraph_type
-        "directional" or "bidirectional".
+        "directional", "bidirectional", or "induced": all edges among the nodes that were sampled, which no hops are told of
+        (`num_sampled_edges` is None).
     disjoint
         Whether each seed has a tree of its own, which shares no node with another; `batch` says whose each node is. Forced by times.
     temporal_strategy
@@ -70,15 +72,17 @@ class Sampler(BaseSampler):
         "backward" samples the targets of edges in place of their sources; not of a graph or a dataset, nor within times.
     is_sorted, share_memory
         Taken; they change nothing.
-    replace, directed
-        Their defaults are taken, all else is refused with what to do instead.
+    directed
+        False is PyG's older name of "induced".
+    replace
+        Its default is taken, all else is refused.
     """
 
     def __init__(self, data, num_neighbors, subgraph_type="directional", replace=False, disjoint=False, temporal_strategy="uniform",
                  time_attr=None, weight_attr=None, is_sorted=False, share_memory=False, directed=True, sample_direction="forward"):
         if not directed:
-            raise NotImplementedError('directed: all edges among the nodes of a mini-batch are not made for PyG\'s loaders; give '
-                                      'morphgl.NeighborLoader(data, …, sampler="shadow")')
+            # PyG's name of old.
+            subgraph_type = "induced"
         if sample_direction not in ("forward", "backward"):
             raise ValueError(f"sample_direction: {sample_direction!r}; give 'forward' or 'backward'")
         if sample_direction == "backward" and time_attr is not None:
@@ -98,9 +102,6 @@ class Sampler(BaseSampler):
             value = value if isinstance(value, NumNeighbors) else NumNeighbors(value)
         elif name == "subgraph_type":
             value = SubgraphType(value)
-            if value == SubgraphType.induced:
-                raise NotImplementedError('subgraph_type: "induced" sub-graphs are not made for PyG\'s loaders; give '
-                                          'morphgl.NeighborLoader(data, …, sampler="shadow")')
         elif name == "replace" and value:
             raise NotImplementedError("replace: neighbours are sampled without replacement; leave it out")
         elif name == "disjoint":
@@ -115,6 +116,8 @@ class Sampler(BaseSampler):
         """The native sampler of these settings."""
         if self._native is None:
             source = self._source
+            if self.subgraph_type == SubgraphType.induced and self.disjoint:
+                raise NotImplementedError('subgraph_type: "induced" sub-graphs are no disjoint trees, nor within times; leave out one of them')
             values = self.num_neighbors.get_values(source.edge_types)
             if isinstance(values, dict) != self.is_hetero:
                 raise TypeError("num_neighbors: a dict is of several edge types, which the graph does not have; give a list")
@@ -187,20 +190,24 @@ class Sampler(BaseSampler):
         number = {name: i for i, name in enumerate(source.node_types or [None])}
         seeds = [(number[name], integers(nodes)) for name, nodes in of_types.items()]
         nodes, edges = native.sample(seeds, times, int(torch.randint(1 << 48, ())) if draw is None else draw)
+        tensor = torch.from_dlpack
+        if self.subgraph_type == SubgraphType.induced:
+            edges = edges_among(source, [np.asarray(part[0]) for part in nodes])
+        else:
+            edges = [(*map(tensor, part[:3]), part[3]) for part in edges]
         if self.sample_direction == "backward":
             edges = [(col, row, edge, hops) for row, col, edge, hops in edges]
-        tensor = torch.from_dlpack
         if not self.is_hetero:
             (node, batch, node_hops), (row, col, edge, edge_hops) = nodes[0], edges[0]
-            return SamplerOutput(node=tensor(node), row=tensor(row), col=tensor(col), edge=tensor(edge),
+            return SamplerOutput(node=tensor(node), row=row, col=col, edge=edge,
                                  batch=None if batch is None else tensor(batch), num_sampled_nodes=node_hops, num_sampled_edges=edge_hops)
         nodes, edges = dict(zip(source.node_types, nodes)), dict(zip(source.edge_types, edges))
-        column = lambda parts, at: {name: tensor(part[at]) for name, part in parts.items()}
+        column = lambda parts, at: {name: part[at] for name, part in parts.items()}
+        tensors = lambda parts: {name: tensor(part) for name, part in parts.items()}
         return HeteroSamplerOutput(
-            node=column(nodes, 0), row=column(edges, 0), col=column(edges, 1), edge=column(edges, 2),
-            batch=column(nodes, 1) if self.disjoint else None,
-            num_sampled_nodes={name: part[2] for name, part in nodes.items()},
-            num_sampled_edges={name: part[3] for name, part in edges.items()})
+            node=tensors(column(nodes, 0)), row=column(edges, 0), col=column(edges, 1), edge=column(edges, 2),
+            batch=tensors(column(nodes, 1)) if self.disjoint else None, num_sampled_nodes=column(nodes, 2),
+            num_sampled_edges=None if self.subgraph_type == SubgraphType.induced else column(edges, 3))
 
     def __copy__(self):
         made = object.__new__(type(self))

@@ -18,7 +18,7 @@ def from_pyg(data, weight_attr=None):
         if "edge_index" not in given:
             raise ValueError(f"{edge_type}: it has no edge_index; convert adj_t by ToSparseTensor's inverse, or give edge_index")
         edge_attr = given.get("edge_attr")
-        if edge_attr is not None and (edge_attr.dim() != 2 or not edge_attr.is_floating_point()):
+        if edge_attr is not None and (edge_attr.dim() != 2 or not edge_attr.shape[1] or not edge_attr.is_floating_point()):
             edge_attr = None
         edges[edge_type] = {"edge_index": given["edge_index"], "weight": given.get(weight_attr), "time": given.get("time"),
                             "edge_attr": edge_attr}
