@@ -18,7 +18,7 @@ impl ModelSpec {
     /// model, whose work depends on the types of the edges, and of one whose layers this crate does not know.
     ///
     /// A GEMM is done once forward and twice backward, but for the first layer, whose input has no gradient. GCN, GraphSAGE and GIN
-    /// aggregate their input, GAT its transformed rows.
+    /// aggregate their input, GAT its transformed rows: operators that aggregate its input where that is less work count their own.
     ///
     /// # Complexity
     ///

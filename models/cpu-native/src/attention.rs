@@ -2,6 +2,7 @@
 //!
 //! For every head, with z = W x as input: a score leaky_relu(a_src·z_u + a_dst·z_v) for every edge from u to v, coefficients
 //! by softmax over the edges that end in v, and out_v = Σ coefficient · z_u. The heads of a row are contiguous.
+//! Within the crate, heads may also share their rows, which are then summed as they are and transformed afterwards (`shared`).
 //! Nothing is allocated: the caller provides the outputs, the state that forward keeps for backward, and the scratch.
 //!
 //! Forward keeps the coefficients and both halves of the scores. Backward has a pass by destination row, which computes the
@@ -17,11 +18,13 @@ mod factors;
 mod forward;
 mod kernels;
 mod parts;
+mod shared;
 
 use morphgl_model_core::Dropout;
 use morphgl_platform::SimdLevel;
 
 use crate::csr::check_offsets;
+pub(crate) use shared::{SharedGrads, SharedRows, SourceGrads};
 
 /// Maximum number of heads with dropout of the coefficients.
 pub const MAX_DROPPED_HEADS: usize = 1024;
@@ -89,6 +92,13 @@ pub struct Grads<'a> {
     pub att_src: &'a mut [f32],
     /// `[heads * width]`.
     pub att_dst: &'a mut [f32],
+}
+
+/// Halves of the scores, a number per node and head. The score of an edge is the sum of its source's and its destination's.
+#[derive(Debug, Clone, Copy)]
+struct Halves<'a> {
+    src: &'a [f32],
+    dst: &'a [f32],
 }
 
 /// Graph attention over one block.

@@ -65,7 +65,7 @@ fn kept_bytes(spec: &ModelSpec, layer: usize) -> usize {
     if let Some(types) = spec.types.as_ref().filter(|_| spec.kind.is_typed()) {
         return 4 * (shape.out_dim + rows_by_type(types) * (shape.in_dim + 2 * width + 3 * shape.heads));
     }
-    // Of attention: transformed rows, and all heads before they are averaged.
+    // Of attention: transformed rows, and all heads before they are averaged; neither where it comes first.
     let intermediate = if spec.kind == ModelKind::Gat { 2 * width } else { width.max(shape.in_dim) };
     4 * (shape.out_dim + intermediate + 3 * shape.heads)
 }

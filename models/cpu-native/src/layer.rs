@@ -17,6 +17,7 @@ use crate::rows::InputRows;
 use crate::sparse::{SparseInput, transpose};
 use crate::spmm::spmm;
 
+mod attend_first;
 mod backward;
 mod given;
 mod parameters;
@@ -40,6 +41,8 @@ pub(crate) enum Order {
     TransformFirst,
     /// Transformed rows are aggregated by attention.
     Attend,
+    /// Rows are aggregated by attention for each head, and these sums are transformed.
+    AttendFirst,
     /// Rows are grouped by edge type.
     ByType,
 }
@@ -80,6 +83,10 @@ pub(crate) struct Layer {
     /// The epilogue of the last pass.
     epilogue: Epilogue,
     attention_mask: Option<Dropout>,
+    /// Whether the layer attends first, where a test decides it.
+    pub(crate) attends_first: Option<bool>,
+    /// The attention vectors of the rows themselves, where the layer attends first.
+    row_vectors: Vec<f32>,
     packed: [Buffer; 2],
     /// Both weights side by side: see [`Layer::concatenates`].
     weights: Vec<f32>,
@@ -146,6 +153,8 @@ impl Layer {
             order: Order::AggregateFirst,
             epilogue: Epilogue { activation: None, dropout: None },
             attention_mask: None,
+            attends_first: None,
+            row_vectors: Vec::new(),
             packed: Default::default(),
             weights: Vec::new(),
             intermediate: Buffer::default(),
@@ -159,13 +168,18 @@ impl Layer {
         }
     }
 
-    /// Chooses the order for a block. Sparse rows are transformed first, since aggregated rows are dense.
-    pub(crate) fn choose_order(&mut self, block: Option<&Block>, sparse: bool) {
+    /// Chooses the order for a block, of a pass that `trains` or does not. Sparse rows are transformed first, since
+    /// aggregated rows are dense.
+    pub(crate) fn choose_order(&mut self, level: SimdLevel, block: Option<&Block>, sparse: bool, trains: bool) {
         let shape = [self.shape.in_dim, self.shape.out_dim];
         self.order = if self.typed.is_some() {
             Order::ByType
         } else if self.kind == ModelKind::Gat {
-            Order::Attend
+            let sizes = [self.shape.in_dim, self.shape.heads, self.shape.head_dim];
+            let passes = [trains, self.propagates, self.index > 0];
+            let cheaper = |block| attend_first::is_cheaper(level, block, sizes, passes);
+            let first = !sparse && self.attends_first.unwrap_or_else(|| block.is_some_and(cheaper));
+            if first { Order::AttendFirst } else { Order::Attend }
         } else if sparse || block.is_some_and(|block| transform_is_cheaper(block, shape, self.index == 0)) {
             Order::TransformFirst
         } else {
@@ -184,8 +198,12 @@ impl Layer {
         if self.kind == ModelKind::Embedding {
             return self.copy_input(context);
         }
+        if self.order == Order::AttendFirst {
+            return self.attend_first(context, mode);
+        }
         self.pack_weights(context);
         match self.order {
+            Order::AttendFirst => unreachable!("computed above"),
             Order::ByType => unreachable!("a typed layer is computed above"),
             Order::AggregateFirst => self.aggregate_first(context, mode),
             Order::TransformFirst => self.transform_first(context, mode),
@@ -334,12 +352,12 @@ impl Layer {
         });
     }
 
-    /// Attention over a block.
-    fn attention<'a>(&self, block: &'a Block, nodes: &'a [u32]) -> Attention<'a> {
+    /// Attention over a block, with heads of this width.
+    fn attention<'a>(&self, block: &'a Block, nodes: &'a [u32], width: usize) -> Attention<'a> {
         let edges = Edges { indptr: &block.indptr, indices: &block.indices, num_src: block.num_src };
         let options = Options {
             heads: self.shape.heads,
-            width: self.shape.head_dim,
+            width,
             slope: 0.2,
             self_loops: true,
             dropout: self.attention_mask.map(|mask| (mask, nodes)),
@@ -357,7 +375,7 @@ impl Layer {
         self.transform(context, mode);
         let Context { level, num_dst, .. } = context;
         let (block, _) = context.graph();
-        let attention = self.attention(block, context.nodes);
+        let attention = self.attention(block, context.nodes, self.shape.head_dim);
         let (width, all, heads, averages) = (self.shape.out_dim, self.width, self.shape.heads, self.averages());
         let [att_src, att_dst] = self.ranges.attention_vectors(context.parameters);
         let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst };

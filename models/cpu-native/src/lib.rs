@@ -20,6 +20,7 @@ mod sparse;
 mod spmm;
 mod support;
 mod trainer;
+mod vectors;
 
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
 use morphgl_registry::{At, Build, Description, Hardware, Key, Machine, Phase, Training, Unavailable, submit};

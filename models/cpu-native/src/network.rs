@@ -169,7 +169,11 @@ impl LayerInputs {
             });
         }
         let by_type = first.order == Order::ByType;
-        let aggregates = by_type || first.order == Order::AggregateFirst && first.ranges.neighbours.is_some();
+        let aggregates = match first.order {
+            Order::ByType | Order::AttendFirst => true,
+            Order::AggregateFirst => first.ranges.neighbours.is_some(),
+            Order::TransformFirst | Order::Attend => false,
+        };
         if let (Some((_, nodes)), Some(block), true) = (input.nodes, input.blocks.first(), aggregates) {
             let columns = if by_type { self.adjacencies[0].groups.columns() } else { &block.indices };
             resize(&mut self.edge_nodes, columns.len());
@@ -260,6 +264,11 @@ impl Network {
         &self.times
     }
 
+    /// Makes all layers of a GAT attend first, or last; without a value, as is cheaper.
+    pub(crate) fn attend_first(&mut self, first: Option<bool>) {
+        self.layers.iter_mut().for_each(|layer| layer.attends_first = first);
+    }
+
     /// The work of a mini-batch with blocks of these sizes, in the orders chosen for the last mini-batch.
     pub(crate) fn work(&self, input: Input<'_>) -> Work {
         let mut work = Work::default();
@@ -268,12 +277,20 @@ impl Network {
             let (src, edges) = input.blocks.get(l).map_or((dst, 0.0), |b| (b.num_src as f64, b.num_edges() as f64));
             let (depth, width) = (layer.shape.in_dim as f64, layer.width as f64);
             let [neighbours, root] = layer.ranges.weights().map(|range| if range.is_some() { dst } else { 0.0 });
+            let passes = if layer.propagates { 3.0 } else { 2.0 };
+            if layer.order == Order::AttendFirst {
+                // The sums of all heads, whose gradient is always computed; it is what edges propagate.
+                let sums = layer.shape.heads as f64 * depth;
+                let messages = 2.0 * depth + if layer.propagates { sums } else { 0.0 };
+                work.flops += 3.0 * 2.0 * dst * depth * width;
+                work.bytes += 4.0 * (3.0 * dst * (sums + width) + edges * messages);
+                continue;
+            }
             let (rows, message) = match layer.order {
                 Order::ByType => (self.inputs.adjacencies[l].groups.num_rows() as f64, depth),
                 Order::AggregateFirst => (neighbours + root, depth),
-                Order::TransformFirst | Order::Attend => (src + root, width),
+                Order::TransformFirst | Order::Attend | Order::AttendFirst => (src + root, width),
             };
-            let passes = if layer.propagates { 3.0 } else { 2.0 };
             let once = matches!(layer.order, Order::AggregateFirst | Order::ByType) && !layer.propagates;
             let aggregations = if once { 1.0 } else { 2.0 };
             work.flops += passes * 2.0 * rows * depth * width;
@@ -287,10 +304,12 @@ impl Network {
         let start = Instant::now();
         let Self { layers, inputs, times, .. } = self;
         let sparse = inputs.nonzeros.is_some();
-        layers.iter_mut().enumerate().for_each(|(l, layer)| layer.choose_order(input.blocks.get(l), sparse && l == 0));
+        for (l, layer) in layers.iter_mut().enumerate() {
+            layer.choose_order(inputs.level, input.blocks.get(l), sparse && l == 0, mode.trains());
+        }
         if !input.blocks.is_empty() {
             let by_source = |layer: &Layer| match layer.order {
-                Order::AggregateFirst => layer.propagates,
+                Order::AggregateFirst | Order::AttendFirst => layer.propagates,
                 // Attention reads the edges by source.
                 Order::ByType => layer.propagates || layer.kind.has_attention(),
                 Order::TransformFirst | Order::Attend => true,
@@ -330,7 +349,7 @@ impl Network {
     ) {
         let Self { layers, inputs, .. } = self;
         let (first, sparse) = (&mut layers[0], inputs.nonzeros.is_some());
-        first.choose_order(input.blocks.first(), sparse);
+        first.choose_order(inputs.level, input.blocks.first(), sparse, false);
         if !weight_inputs.is_empty() && !sparse {
             first.order = Order::AggregateFirst;
         }
@@ -458,7 +477,7 @@ impl Network {
             }
         };
         let (adjacency, layer) = (&mut adjacencies[layer], &mut self.layers[layer]);
-        layer.choose_order(block, nonzeros.is_some());
+        layer.choose_order(*level, block, nonzeros.is_some(), false);
         if let Some(block) = block {
             adjacency.prepare(spec, block, degrees, nodes);
         }

@@ -129,6 +129,13 @@ impl CpuNative {
         Ok(self.network.work(input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?))
     }
 
+    /// For tests and benches: makes all layers of a GAT attend to their input rows and multiply the sums, or multiply the
+    /// rows and attend to these; without a value each layer does what takes less work.
+    #[doc(hidden)]
+    pub fn attend_first(&mut self, first: Option<bool>) {
+        self.network.attend_first(first);
+    }
+
     fn forward_backward(&mut self, batch: &HostBatch, complete: GradientReady<'_>) -> Result<Score> {
         let model = &self.spec.model;
         let (topology, second_degrees) = (&self.dataset.topology, source_degrees(batch, 1));

@@ -8,13 +8,24 @@ use std::ops::Range;
 use super::factors::Factors;
 use super::kernels::{self, Scaled, WeightedRows, prefetch_row, rows_ahead};
 use super::parts::{Parts, Piece};
-use super::{Attention, Grads, Inputs, Transposed, WORK, for_heads};
+use super::{Attention, Grads, Halves, Inputs, Transposed, WORK, for_heads};
 use crate::prefetch::prefetch;
 use crate::simd::{Simd, dispatch};
 
 dispatch! {
     /// Writes the pairs of rows and the gradients of the destinations' halves.
     fn rows(a: &Attention<'_>, inputs: RowInputs<'_>, rows: Range<usize>, outputs: [&mut [f32]; 2]) = rows_of::<S>
+}
+dispatch! {
+    /// Completes the pairs of a row of attention over shared rows.
+    pub(super) fn row_scores(
+        a: &Attention<'_>,
+        halves: Halves<'_>,
+        row: usize,
+        factors: Option<&mut Factors<'_>>,
+        coefficients: &[f32],
+        outputs: [&mut [f32]; 2],
+    ) = score_grads
 }
 dispatch! {
     /// Writes the gradients of the values and of the sources' halves, and a part's sums of both vectors' gradients.
@@ -27,8 +38,7 @@ struct RowInputs<'a> {
     values: &'a [f32],
     grad: &'a [f32],
     coefficients: &'a [f32],
-    src_halves: &'a [f32],
-    dst_halves: &'a [f32],
+    halves: Halves<'a>,
 }
 
 /// Inputs of the pass by source node.
@@ -49,7 +59,8 @@ pub(super) fn run(
     grads: Grads<'_>,
 ) {
     let (heads, cols, level) = (a.options.heads, a.cols(), a.options.level);
-    let row_inputs = RowInputs { values: inputs.values, grad, coefficients, src_halves, dst_halves };
+    let halves = Halves { src: src_halves, dst: dst_halves };
+    let row_inputs = RowInputs { values: inputs.values, grad, coefficients, halves };
     let pieces = [Piece::Entry { self_loops: a.options.self_loops, each: 2 * heads }, Piece::Row(heads)];
     Parts::new(a.edges.indptr, WORK).run(pieces, [&mut *pairs, &mut *dst_grads], &|part, outputs| {
         rows(level, a, row_inputs, part, outputs);
@@ -97,19 +108,33 @@ unsafe fn rows_of<S: Simd>(
             // SAFETY: the caller promises the instructions.
             unsafe { kernels::dots::<S>(grad, values, width, &mut pair[..heads]) };
         }
-        // Dropout of the coefficients, and its derivative.
-        for_heads!(heads, copy_coefficients(coefficients, pairs));
-        if let Some(factors) = &mut factors {
-            let mut entry = entries.start;
-            while entry < entries.end {
-                let factors = factors.of(row, entry, entries.end);
-                drop_pairs(heads, &mut pairs[(entry - entries.start) * 2 * heads..], factors);
-                entry += factors.len() / heads;
-            }
-        }
         let dst_grads = &mut dst_grads[(row - rows.start) * heads..(row + 1 - rows.start) * heads];
-        for_heads!(heads, scores_of(a, inputs, row, coefficients, pairs, dst_grads));
+        score_grads(a, inputs.halves, row, factors.as_mut(), coefficients, [pairs, dst_grads]);
     }
+}
+
+/// Completes the pairs of a row from the gradients of its coefficients, which their first halves are: dropout and its
+/// derivative, then the gradients of scores; and writes the gradients of the destination's halves.
+#[inline(always)]
+fn score_grads(
+    a: &Attention<'_>,
+    halves: Halves<'_>,
+    row: usize,
+    factors: Option<&mut Factors<'_>>,
+    coefficients: &[f32],
+    [pairs, dst_grads]: [&mut [f32]; 2],
+) {
+    let (heads, entries) = (a.options.heads, a.entry(row)..a.entry(row + 1));
+    for_heads!(heads, copy_coefficients(coefficients, pairs));
+    if let Some(factors) = factors {
+        let mut entry = entries.start;
+        while entry < entries.end {
+            let factors = factors.of(row, entry, entries.end);
+            drop_pairs(heads, &mut pairs[(entry - entries.start) * 2 * heads..], factors);
+            entry += factors.len() / heads;
+        }
+    }
+    for_heads!(heads, scores_of(a, halves, row, coefficients, pairs, dst_grads));
 }
 
 /// Copies the coefficients of entries to the second half of their pairs, for the `N` heads from `head` on.
@@ -140,7 +165,7 @@ fn scores_of<const N: usize>(
     head: usize,
     stride: usize,
     a: &Attention<'_>,
-    inputs: RowInputs<'_>,
+    halves: Halves<'_>,
     row: usize,
     coefficients: &[f32],
     pairs: &mut [f32],
@@ -153,19 +178,18 @@ fn scores_of<const N: usize>(
             means[h] += coefficients[head + h] * pair[head + h];
         }
     }
-    let of_dst: &[f32; N] = inputs.dst_halves[row * stride + head..].first_chunk().expect("a half for each head");
+    let of_dst: &[f32; N] = halves.dst[row * stride + head..].first_chunk().expect("a half for each head");
     let mut sums = [0.0f32; N];
     let sources = a.sources(row);
     let (edge_pairs, loop_pair) = pairs.split_at_mut(sources.len() * 2 * stride);
     let entries = edge_pairs.chunks_exact_mut(2 * stride).zip(coefficients.chunks_exact(stride));
     for ((pair, coefficients), &src) in entries.zip(sources) {
-        let of_src: &[f32; N] =
-            inputs.src_halves[src as usize * stride + head..].first_chunk().expect("a half for each head");
+        let of_src: &[f32; N] = halves.src[src as usize * stride + head..].first_chunk().expect("a half for each head");
         let slopes = from_fn(|h| if of_src[h] + of_dst[h] > 0.0 { 1.0 } else { slope });
         score::<N>(&slopes, &means, &coefficients[head..], &mut pair[head..], &mut sums);
     }
     if a.options.self_loops {
-        let of_src: &[f32; N] = inputs.src_halves[row * stride + head..].first_chunk().expect("a half for each head");
+        let of_src: &[f32; N] = halves.src[row * stride + head..].first_chunk().expect("a half for each head");
         let slopes = from_fn(|h| if of_src[h] + of_dst[h] > 0.0 { 1.0 } else { slope });
         score::<N>(&slopes, &means, &coefficients[sources.len() * stride + head..], &mut loop_pair[head..], &mut sums);
     }

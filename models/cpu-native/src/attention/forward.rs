@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::factors::Factors;
 use super::kernels::{self, Scaled, WeightedRows, prefetch_row, rows_ahead};
 use super::parts::{Parts, Piece};
-use super::{Attention, Inputs, WORK, for_heads};
+use super::{Attention, Halves, Inputs, WORK, for_heads};
 use crate::parallel;
 use crate::simd::{Simd, dispatch};
 
@@ -21,12 +21,21 @@ dispatch! {
     fn rows(a: &Attention<'_>, inputs: RowInputs<'_>, rows: Range<usize>, outputs: [&mut [f32]; 2]) = rows_of::<S>
 }
 
-/// Inputs of the second pass. The score of an edge is the sum of its source's and its destination's half.
+dispatch! {
+    /// Writes the coefficients of rows.
+    pub(super) fn coefficients(
+        a: &Attention<'_>,
+        halves: Halves<'_>,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) = coefficients_of::<S>
+}
+
+/// Inputs of the second pass.
 #[derive(Clone, Copy)]
 struct RowInputs<'a> {
     values: &'a [f32],
-    src_halves: &'a [f32],
-    dst_halves: &'a [f32],
+    halves: Halves<'a>,
 }
 
 pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], out: &mut [f32]) {
@@ -37,7 +46,7 @@ pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], 
     parallel::tasks(num_src.div_ceil(WORK), outputs, &|task, outputs| {
         halves(level, a, inputs, parallel::block(task, WORK, num_src), outputs);
     });
-    let inputs = RowInputs { values: inputs.values, src_halves, dst_halves };
+    let inputs = RowInputs { values: inputs.values, halves: Halves { src: src_halves, dst: dst_halves } };
     let pieces = [Piece::Entry { self_loops: a.options.self_loops, each: heads }, Piece::Row(a.cols())];
     Parts::new(a.edges.indptr, WORK).run(pieces, [coefficients, out], &|part, outputs| {
         rows(level, a, inputs, part, outputs);
@@ -83,22 +92,30 @@ unsafe fn rows_of<S: Simd>(
         let group = (start - first_entry) * heads..(a.entry(next) - first_entry) * heads;
         let group = &mut coefficients[group];
         let of_row = |row: usize| (a.entry(row) - start) * heads..(a.entry(row + 1) - start) * heads;
-        for row in first..next {
-            let scores = &mut group[of_row(row)];
-            for_heads!(heads, scores_of(a, inputs, row, scores));
-        }
         // SAFETY: the caller promises the instructions.
-        unsafe { kernels::exp::<S>(group) };
-        for row in first..next {
-            let entries = &mut group[of_row(row)];
-            for_heads!(heads, normalize(entries));
-        }
+        unsafe { coefficients_of::<S>(a, inputs.halves, first..next, group) };
         for row in first..next {
             let coefficients = &group[of_row(row)];
             let out = &mut out[(row - rows.start) * cols..(row + 1 - rows.start) * cols];
             // SAFETY: the caller promises the instructions.
             unsafe { sum::<S>(a, inputs.values, row, coefficients, factors.as_mut(), out) };
         }
+    }
+}
+
+#[inline(always)]
+unsafe fn coefficients_of<S: Simd>(a: &Attention<'_>, halves: Halves<'_>, rows: Range<usize>, out: &mut [f32]) {
+    let (heads, start) = (a.options.heads, a.entry(rows.start));
+    let of_row = |row: usize| (a.entry(row) - start) * heads..(a.entry(row + 1) - start) * heads;
+    for row in rows.clone() {
+        let scores = &mut out[of_row(row)];
+        for_heads!(heads, scores_of(a, halves, row, scores));
+    }
+    // SAFETY: the caller promises the instructions.
+    unsafe { kernels::exp::<S>(out) };
+    for row in rows {
+        let entries = &mut out[of_row(row)];
+        for_heads!(heads, normalize(entries));
     }
 }
 
@@ -109,22 +126,22 @@ fn scores_of<const N: usize>(
     head: usize,
     stride: usize,
     a: &Attention<'_>,
-    inputs: RowInputs<'_>,
+    halves: Halves<'_>,
     row: usize,
     out: &mut [f32],
 ) {
     let slope = a.options.slope;
-    let of_dst: &[f32; N] = inputs.dst_halves[row * stride + head..].first_chunk().expect("a half for each head");
+    let of_dst: &[f32; N] = halves.dst[row * stride + head..].first_chunk().expect("a half for each head");
     let mut largest = [f32::NEG_INFINITY; N];
     let (sources, loops) = (a.sources(row), a.options.self_loops);
     for (&src, out) in sources.iter().zip(out.chunks_exact_mut(stride)) {
         let ignored = loops && src as usize == row;
-        let of_src = inputs.src_halves[src as usize * stride + head..].first_chunk().expect("a half for each head");
+        let of_src = halves.src[src as usize * stride + head..].first_chunk().expect("a half for each head");
         let out = out[head..].first_chunk_mut().expect("an element for each head");
         score::<N>((of_src, of_dst), slope, ignored, &mut largest, out);
     }
     if loops {
-        let of_src = inputs.src_halves[row * stride + head..].first_chunk().expect("a half for each head");
+        let of_src = halves.src[row * stride + head..].first_chunk().expect("a half for each head");
         let out = out[sources.len() * stride + head..].first_chunk_mut().expect("an element for each head");
         score::<N>((of_src, of_dst), slope, false, &mut largest, out);
     }

@@ -27,19 +27,19 @@ pub(crate) const LANES: usize = 16;
 /// Buffers of a layer's backward pass. The gradient of the aggregated rows overwrites those rows.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    packed: [Buffer; 2],
+    pub(super) packed: [Buffer; 2],
     /// Gradient of the output before the epilogue.
     output_grad: Buffer,
     /// The same for every head, where the output is their mean.
     all_heads_grad: Buffer,
     /// Gradient of the whole input.
-    input_grad: Buffer,
+    pub(super) input_grad: Buffer,
     /// Gradient of the input that the root weight multiplies.
     root_grad: Buffer,
     /// Gradient of the transformed rows.
     transformed_grad: Buffer,
-    scratch: Buffer,
-    vectors: Vec<f32>,
+    pub(super) scratch: Buffer,
+    pub(super) vectors: Vec<f32>,
     pub(super) lane_sums: Buffer,
 }
 
@@ -139,6 +139,9 @@ impl Layer {
             return row_blocks(rows, [(self.back.input_grad.get(rows * width), width)], &|rows, [grad]| {
                 upstream.fill(context.level, rows, width, grad);
             });
+        }
+        if self.order == Order::AttendFirst {
+            return self.backward_attend_first(context, upstream, gradients);
         }
         if self.propagates {
             let sizes @ [depth, columns] = [self.width, self.shape.in_dim];
@@ -290,7 +293,7 @@ impl Layer {
     fn backward_attention(&mut self, context: Context<'_>, gradients: &mut [f32]) {
         let (block, adjacency) = context.graph();
         let (width, heads, all, num_dst) = (self.shape.out_dim, self.shape.heads, self.width, context.num_dst);
-        let (attention, averages) = (self.attention(block, context.nodes), self.averages());
+        let (attention, averages) = (self.attention(block, context.nodes, self.shape.head_dim), self.averages());
         let Buffers { output_grad, all_heads_grad, transformed_grad, scratch, vectors, .. } = &mut self.back;
         let mut grad = output_grad.read(num_dst * width);
         if averages {

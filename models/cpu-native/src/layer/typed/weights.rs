@@ -8,7 +8,7 @@ use morphgl_platform::SimdLevel;
 
 use crate::epilogue::add_rows;
 use crate::parallel;
-use crate::simd::dispatch;
+use crate::vectors::{add_scaled, dot};
 
 /// Elements that a task combines.
 const TASK: usize = 1 << 12;
@@ -226,30 +226,4 @@ pub(crate) fn range_of(specs: &[ParameterSpec], name: &str) -> Range<usize> {
         start += p.len();
     }
     panic!("{name} is none of the model's parameters")
-}
-
-dispatch! {
-    /// Adds `factor` times `x`.
-    fn add_scaled(factor: f32, x: &[f32], sums: &mut [f32]) = add_scaled_inner
-}
-
-#[inline(always)]
-fn add_scaled_inner(factor: f32, x: &[f32], sums: &mut [f32]) {
-    sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += factor * x);
-}
-
-dispatch! {
-    /// The sum of the products of elements.
-    fn dot(a: &[f32], b: &[f32]) -> f32 = dot_inner
-}
-
-#[inline(always)]
-fn dot_inner(a: &[f32], b: &[f32]) -> f32 {
-    const LANES: usize = 32;
-    let mut sums = [0.0f32; LANES];
-    let (a, b) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.0.iter().zip(b.0) {
-        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (x, y))| *sum += x * y);
-    }
-    sums.iter().sum::<f32>() + a.1.iter().zip(b.1).map(|(x, y)| x * y).sum::<f32>()
 }
