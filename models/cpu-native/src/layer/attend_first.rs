@@ -67,7 +67,7 @@ pub(super) fn is_cheaper(
 
 /// Multiply-adds of a GEMM in the time in which a loop over edges reads an element of a random row. This one and
 /// [`MULTIPLY`] fit the ratios of both orders' times best, of 13 and 11 layers by the bench `orders` on one thread of a
-/// Zen 4: with mean errors of 1.26 times at AVX-512 and 1.19 at AVX2, where ratios go from 0.2 to 2.5
+/// Zen 4: with mean errors of 1.26 times at AVX-512 and 1.19 at AVX2, where ratios go from 0.1 to 2.5
 /// (docs/benchmarks/2026-11-29-zen4).
 const READ: f64 = 12.0;
 /// The same of a multiply-add of such a loop.
