@@ -73,10 +73,10 @@ pub(crate) fn check_written(dir: &Path, meta: &Meta, summary: impl Fn(&str) -> O
         };
         checked.map_err(|f| invalid(name, Position::Element(f.element), f.what))?;
     }
-    if let Some(types) = meta.types.as_ref().filter(|_| meta.arrays.contains_key("edge_types")) {
-        if let Some(fault) = fault_of_types(dir, meta, types)? {
-            return Err(invalid(&fault.array, Position::Element(fault.element), fault.what));
-        }
+    if let Some(types) = meta.types.as_ref().filter(|_| meta.arrays.contains_key("edge_types"))
+        && let Some(fault) = fault_of_types(dir, meta, types)?
+    {
+        return Err(invalid(&fault.array, Position::Element(fault.element), fault.what));
     }
     for (of, name) in EdgeSplits::NEGATIVES {
         if meta.arrays.contains_key(name) && meta.arrays.get(of).is_none_or(|pairs| pairs.shape[0] == 0) {
