@@ -314,7 +314,7 @@ fn a_model_of_another_dataset() {
 fn dataset_of_a_newer_version() {
     let bench = Bench::new();
     let path = bench.small().join("graph.json");
-    let text = fs::read_to_string(&path).expect("there").replace("\"version\": 1", "\"version\": 3");
+    let text = fs::read_to_string(&path).expect("there").replace("\"version\": 1", "\"version\": 4");
     fs::write(&path, text).expect("room");
     for command in ["info", "train"] {
         bench.refused(&[command, "small"], &["small/graph.json", "version 4 is newer than 3", "update morphgl"]);
