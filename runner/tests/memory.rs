@@ -9,8 +9,9 @@ use support::Bench;
 
 /// Limit of bytes per worker, with its mini-batches in flight and the trainer's memory.
 const WORKER: u64 = 150_000_000;
-/// Limit of bytes of another training operator's step during the comparison.
-const COMPARED: u64 = 250_000_000;
+/// Limit of bytes of another training operator's steps during the comparison: 190 to 300 MB where other programs take the cores and
+/// the plan has one worker.
+const COMPARED: u64 = 330_000_000;
 /// Limit of other memory: 1 / `BESIDE` of the dataset. A seventh is promised for large datasets; for one as small as this that
 /// would hide half a step.
 const BESIDE: u64 = 20;
