@@ -6,8 +6,8 @@ use morphgl_registry::{
     ShadowSettings, WalkSettings,
 };
 
+use crate::kind::TYPED;
 use crate::stream::HOP_BITS;
-use crate::typed::TYPED;
 use crate::uniform::MAX_FANOUT;
 use crate::weighted::MAX_WEIGHTED_DEGREE;
 

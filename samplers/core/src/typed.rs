@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{EdgeType, Topology, Types};
 use morphgl_registry::{
-    BatchId, BatchingContext, CustomSettings, Error, Fanout, Fanouts, HostBatch, NeighborSettings, OptionSpec,
-    OptionType, Pick, Result, SamplerSettings, SamplingSetting, SamplingSpec,
+    BatchId, BatchingContext, CustomSettings, Error, Fanout, Fanouts, HostBatch, NeighborSettings, Pick, Result,
+    SamplerSettings, SamplingSetting,
 };
 
 use rayon::prelude::*;
@@ -15,41 +15,12 @@ use rayon::prelude::*;
 use trees::HostTrees;
 pub use trees::{TimePick, TreeRows, TreeSettings, Trees};
 
+use crate::kind::{DISJOINT, FANOUTS_BY_TYPE, TEMPORAL, TYPED};
 use crate::limits::check_draws;
 use crate::{
     EdgeArrays, Excluded, Expected, HostBatching, HostHops, Picks, SampleSeeds, Seeds, SubRowEnds, TypeFanout,
     sample_hops,
 };
-
-/// Fanouts of single edge types.
-const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
-    "fanouts_by_type",
-    OptionType::Text,
-    "",
-    "fanouts of single edge types in place of --fanouts, such as writes=5,5;paper-cites-paper=-1,0; 0 samples none",
-)
-.such_as(&[""]);
-
-/// Neighbours by fanouts per edge type (PyG's and DGL's sampling of heterogeneous graphs), `--sampler typed`.
-pub const TYPED: SamplingSpec = SamplingSpec::new("typed", "neighbours of each edge type, by fanouts per type")
-    .by_fanouts()
-    .with_settings(&[FANOUTS_BY_TYPE, DISJOINT, TEMPORAL]);
-
-/// Whether each seed has a tree of its own.
-const DISJOINT: OptionSpec = OptionSpec::new(
-    "disjoint",
-    OptionType::Bool,
-    "false",
-    "a tree per seed, which shares no node with another; forced by times",
-);
-
-/// Times.
-const TEMPORAL: OptionSpec = OptionSpec::new(
-    "temporal",
-    OptionType::Choice(&["no", "uniform", "last"]),
-    "no",
-    "no edge or node later than the seed: picked uniformly (by weight) of the others, or the last ones",
-);
 
 /// Maximum number of epochs of a typed graph: half of the epoch's word of a counter has the edge type.
 pub const MAX_TYPED_EPOCHS: u32 = 1 << 16;
