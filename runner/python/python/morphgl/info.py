@@ -36,7 +36,7 @@ DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
 
 
 def described(graph):
-    """The document of a graph in memory, in O(nodes + edges)."""
+    """The document of a graph in memory, which has no task, in O(nodes + edges)."""
     native = graph._native
     n, labels = native.num_nodes, graph.y
     ids = {name: graph.split(name) for name in SPLITS}
@@ -55,6 +55,7 @@ def described(graph):
         "labelled": 0 if known is None else int(known.sum()),
         "degree": degrees(graph),
         "targets": None if native.targets is None else targets(graph),
+        "task": None,
         "splits": {**{name: len(of) for name, of in ids.items()},
                    "labelled": {name: None if known is None else int(known[of].sum()) for name, of in ids.items()},
                    "repeated": int((sum(np.isin(np.arange(n), of).astype(int) for of in ids.values()) - 1).clip(0).sum()),
