@@ -2,7 +2,7 @@
 
 use morphgl_registry::{OptionSpec, OptionType, SamplingSpec};
 
-/// Fanouts of single edge types.
+/// Fanouts of edge types that differ from `--fanouts`.
 pub(crate) const FANOUTS_BY_TYPE: OptionSpec = OptionSpec::new(
     "fanouts_by_type",
     OptionType::Text,

@@ -3,8 +3,8 @@
 use morphgl_batching_cuda_neighbor::{NEIGHBOR, SHADOW, TYPED, WALK};
 use morphgl_conformance::batching::run_some;
 
-/// One of how many combinations is tested, and of how many of sampling by edge type, all of which take over five minutes on an emulated
-/// device. The thread sanitizer takes seconds for each.
+/// `[N, M]`: one of every N combinations of settings is tested, and one of every M of sampling by edge type. All of the latter take over
+/// five minutes on an emulated device; under the thread sanitizer each takes seconds.
 fn every() -> [usize; 2] {
     match option_env!("MORPHGL_SANITIZE") {
         None => [1, 7],

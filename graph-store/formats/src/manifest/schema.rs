@@ -46,7 +46,7 @@ pub(super) struct EdgeEntry {
     pub(super) name: String,
     pub(super) file: PathBuf,
     pub(super) header: Option<bool>,
-    /// The name of a node type, or it and a column.
+    /// A node type by its name, or by its name and the column of its ids.
     pub(super) source: OneOf<EndEntry>,
     pub(super) target: OneOf<EndEntry>,
     pub(super) weight: Option<ValueEntry>,
@@ -64,7 +64,7 @@ pub(super) struct TaskEntry {
     /// A file, or one for each split.
     pub(super) file: FilesEntry,
     pub(super) header: Option<bool>,
-    /// The name of a node type, or it and a column.
+    /// A node type by its name, or by its name and the column of its ids.
     pub(super) node: OneOf<EndEntry>,
     #[serde(deserialize_with = "a_column")]
     pub(super) time: Column,

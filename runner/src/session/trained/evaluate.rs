@@ -54,7 +54,8 @@ pub struct Scores {
 }
 
 impl Trained {
-    /// Works with sampled mini-batches of `dataset`, of which one of the examples `first` is tried where memory is limited.
+    /// Calls `work` with what samples and computes mini-batches of `dataset`. Where memory is limited, a mini-batch of the examples
+    /// `first` is made beforehand, to see whether it fits.
     ///
     /// # Errors
     ///
