@@ -10,15 +10,11 @@ use std::path::Path;
 
 use runs::{Training, alike};
 use serde_json::Value;
-use support::Bench;
+use support::{Bench, number, words};
 
 const TRAIN: &str = "--threads 2 --hidden 16 --layers 2 --fanouts 6,4 --batch-size 64 --profile-seconds 0.1 --dropout 0 \
                      --plan sequential --lr 0.02";
 const NODES: u64 = 600;
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
 
 /// Pseudo-random numbers below `below`.
 fn random(number: u64, below: u64) -> u64 {
@@ -66,10 +62,6 @@ fn bench() -> Bench {
 
 fn train(bench: &Bench, dataset: &str, model: &str, more: &str) -> Value {
     bench.json(&words(&format!("train {dataset} {TRAIN} --model {model} {more}")))
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 #[test]

@@ -9,20 +9,11 @@ use std::fmt::Write;
 use std::fs;
 
 use runs::{Training, alike};
-use serde_json::Value;
-use support::Bench;
+use support::{Bench, number, words};
 
 const NODES: u64 = 240;
 const TRAIN: &str = "train graph --on edges --threads 2 --hidden 32 --fanouts 5,5 --batch-size 64 --profile-seconds 0.1 \
      --lr 0.01 --plan sequential --dropout 0";
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// The block of a node, of three.
 fn block(node: u64) -> u64 {

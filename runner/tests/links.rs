@@ -13,18 +13,10 @@ use std::fs;
 use morphgl_graph_store::{Dataset, OpenOptions};
 use runs::{Training, alike};
 use serde_json::{Value, json};
-use support::Bench;
+use support::{Bench, number, words};
 
 const TRAIN: &str = "train links --task link --model gcn --threads 2 --hidden 16 --fanouts 5,5 --batch-size 64 --profile-seconds 0.1 \
      --lr 0.01 --plan sequential --dropout 0";
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// The edges of a graph of three blocks, a tenth of them to validate and a tenth to test on; no labels and no features.
 fn bench() -> Bench {

@@ -9,15 +9,11 @@ use std::fs;
 
 use runs::{Training, alike};
 use serde_json::{Value, json};
-use support::Bench;
+use support::{Bench, words};
 
 /// 23 mini-batches per epoch.
 const TRAIN: &str =
     "train small --threads 2 --hidden 16 --fanouts 5,5 --batch-size 8 --profile-seconds 0.1 --plan sequential";
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
 
 fn bench() -> Bench {
     let bench = Bench::new();

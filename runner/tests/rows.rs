@@ -9,18 +9,10 @@ use std::fs;
 
 use runs::{Training, alike};
 use serde_json::Value;
-use support::Bench;
+use support::{Bench, number, words};
 
 const TRAIN: &str = "--threads 2 --hidden 16 --layers 2 --batch-size 16 --profile-seconds 0.1 --plan sequential --lr 0.02 \
                      --training Training_CPU_Burn";
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// The shop's task: 200 rows of 40 customers, of which 120 train.
 fn bench() -> Bench {

@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::Value;
-use support::Bench;
+use support::{Bench, number};
 
 /// The operator that trains is given: which one is faster is measured.
 const TRAIN: [&str; 15] = [
@@ -24,10 +24,6 @@ const TRAIN: [&str; 15] = [
     "--lr",
     "0.05",
 ];
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// The best epoch is that of the best score, and the figures of the run, of its rows and of `evaluate` agree.
 #[test]

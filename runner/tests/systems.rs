@@ -4,15 +4,10 @@ mod support;
 
 use std::fs;
 
-use serde_json::Value;
-use support::Bench;
+use support::{Bench, number};
 
 const SMALL: [&str; 10] =
     ["small", "--batch-size", "25", "--layers", "2", "--hidden", "16", "--fanouts", "4,4", "--quiet"];
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().expect("a number")
-}
 
 #[test]
 fn the_list_says_what_each_sets_and_where_ours_differs() {

@@ -10,18 +10,10 @@ use std::fs;
 use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, OpenOptions};
 use runs::{Training, alike};
 use serde_json::{Map, Value, json};
-use support::Bench;
+use support::{Bench, number, words};
 
 const TRAIN: &str =
     "--threads 2 --hidden 16 --fanouts 5,5 --batch-size 8 --profile-seconds 0.1 --plan sequential --lr 0.05";
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// The graph of `small` with targets instead of labels: functions of a node's class and its first feature, of which a tenth is not
 /// known.

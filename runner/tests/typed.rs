@@ -9,14 +9,10 @@ use std::fs;
 
 use runs::{Training, alike};
 use serde_json::Value;
-use support::Bench;
+use support::{Bench, number, words};
 
 const TRAIN: &str = "--threads 2 --hidden 16 --layers 2 --fanouts 8,4 --batch-size 64 --profile-seconds 0.1 \
                      --plan sequential --lr 0.02 --training Training_CPU_Burn";
-
-fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().collect()
-}
 
 /// Publications with features of papers alone, of all types, and in one matrix.
 fn bench() -> Bench {
@@ -32,10 +28,6 @@ fn bench() -> Bench {
 
 fn train(bench: &Bench, dataset: &str, model: &str, more: &str) -> Value {
     bench.json(&words(&format!("train {dataset} {TRAIN} --model {model} {more}")))
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 /// Models that know the types of edges score higher than one that takes them as one, whatever the features; `evaluate` says what

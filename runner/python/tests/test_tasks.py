@@ -1,5 +1,8 @@
 """Tasks besides the class of a node: labels, values and links of a graph in memory."""
 
+import os
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -126,8 +129,57 @@ def test_links_of_a_bare_graph_are_learned(blocks):
         morphgl.score_pairs(graph, done.model, np.arange(4))
     with pytest.raises(Exception, match="--edges"):
         morphgl.predict(graph, done.model)
+    with pytest.raises(ValueError, match="use morphgl.score_pairs"):
+        morphgl.predict(graph, done.model, edges=pairs)
 
 
 def test_a_loss_of_another_task_is_refused(blocks):
     with pytest.raises(Exception, match="use one of bce, bpr, margin"):
         morphgl.train(blocks[0], "gcn", task="link", loss="mse", epochs=1)
+
+
+def imported(tmp_path, *arguments):
+    """The directory of a dataset that `morphgl import` writes."""
+    binary = os.environ.get("MORPHGL_BINARY")
+    if not binary:
+        pytest.skip("MORPHGL_BINARY names no morphgl command")
+    subprocess.run([binary, "import", *arguments, "-o", tmp_path / "graph", "--quiet"], check=True, cwd=tmp_path)
+    return str(tmp_path / "graph")
+
+
+SMALL = {"batch_size": 32, "hidden": 8, "dropout": 0.0, "epochs": 2, "threads": 1, "profile_seconds": 0.1}
+
+
+def test_rows_of_a_task_are_predicted(tmp_path):
+    shop = os.path.join(os.path.dirname(__file__), "../../../testdata/typed/shop/churn.toml")
+    graph = imported(tmp_path, "manifest", shop)
+    done = morphgl.train(graph, "rsage", task="classify", num_neighbors=[4, 4], **SMALL)
+    every = morphgl.predict(graph, done.model, probabilities=True)
+    assert every.nodes.shape == every.times.shape == every.classes.shape == (200,) and every.times.dtype == np.int64
+    assert every.outputs.shape == (200, 2) and every.pairs is None
+    test = morphgl.predict(graph, done.model, rows="test")
+    assert (test.times >= 360).all() and len(test.times) == (every.times >= 360).sum()
+    given = [(every.nodes[3], every.times[3]), (every.nodes[190], 1)]
+    some = morphgl.predict(graph, done.model, rows=given)
+    assert some.nodes.tolist() == [node for node, _ in given] and some.times.tolist() == [every.times[3], 1]
+    again = morphgl.predict(graph, done.model, rows=np.array(given, object))
+    assert (again.probabilities == some.probabilities).all()
+    with pytest.raises(ValueError, match="nodes and rows: pass one of them"):
+        morphgl.predict(graph, done.model, "test", rows="test")
+    with pytest.raises(ValueError, match="rows: pass pairs, of a node and a time"):
+        morphgl.predict(graph, done.model, rows=[1, 2, 3])
+
+
+def test_edges_are_predicted(tmp_path):
+    rng = np.random.default_rng(3)
+    source, target = rng.integers(0, 60, 600), rng.integers(0, 60, 600)
+    lines = [f"{s},{t},{(s + t) % 2}" for s, t in zip(source, target)]
+    (tmp_path / "edges.csv").write_text("src,dst,kind\n" + "\n".join(lines) + "\n")
+    graph = imported(tmp_path, "edges", "edges.csv", "--edge-label-column", "kind", "--edge-split", "0.6,0.2,0.2", "--random-features", "8")
+    done = morphgl.train(graph, "sage", on="edges", num_neighbors=[4, 4], **SMALL)
+    pairs = [(5, 7), (12, 3), (5, 7)]
+    predicted = morphgl.predict(graph, done.model, edges=pairs)
+    assert predicted.nodes is None and predicted.pairs.tolist() == [list(pair) for pair in pairs]
+    assert predicted.classes.shape == (3,) and predicted.probabilities[0] == predicted.probabilities[2]
+    with pytest.raises(ValueError, match="use morphgl.predict"):
+        morphgl.score_pairs(graph, done.model, pairs)

@@ -232,5 +232,5 @@ def test_results_print_as_a_line(learnable):
     for result in results:
         assert len(repr(result)) < 700 and "\n" not in repr(result) and "array(" not in repr(result), type(result)
     assert repr(results[4]) == ("Predictions(nodes=int64[1200], classes=int64[1200], probabilities=float64[1200], class_names=None, "
-                                "outputs=None, columns=None)")
+                                "outputs=None, columns=None, times=None, pairs=None)")
     assert f"test_accuracy={done.test_accuracy:.6g}" in repr(done)

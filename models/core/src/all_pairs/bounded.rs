@@ -321,6 +321,8 @@ impl<const R: usize> Group<R> {
         let mut sides = vec![[Sides::default(); R]; self.bounds.len()];
         // Open scores, by query and candidate. They wait for the rows that are prefetched.
         let mut open = vec![[0u32; 2]; WAITING + LANES * (sides.len() * R + 1)];
+        // Lanes of a panel whose scores are open, of the queries that have any.
+        let mut masks = vec![[0u32; 2]; sides.len() * R];
         let (mut count, mut of_last, mut tally) = (0, 0, Tally::default());
         for (panel, (lanes, codes)) in panels.lanes.iter().zip(panels.quads.chunks_exact(quads)).enumerate() {
             let first = (panels.first + panel * LANES) as u32;
@@ -333,17 +335,22 @@ impl<const R: usize> Group<R> {
                 tile((lanes, codes), (query, starts, bounds), sides);
             }
             let before = count;
+            let mut last = 0;
             for (i, (sides, rank)) in sides.as_flattened().iter().zip(&mut *ranks).enumerate() {
                 rank.above += (sides.above & lanes.filled).count_ones();
-                let mut left = sides.open & lanes.filled;
+                let left = sides.open & lanes.filled;
+                masks[last] = [i as u32, left];
+                last += usize::from(left != 0);
+            }
+            for &[i, mut left] in &masks[..last] {
                 let end = count + left.count_ones() as usize;
-                // Four at a time, some of which may be none: a branch per score would often be mispredicted.
+                // Two at a time, one of which may be none: a branch per score would often be mispredicted.
                 loop {
-                    for entry in &mut open[count..count + 4] {
-                        *entry = [i as u32, first + left.trailing_zeros()];
+                    for entry in &mut open[count..count + 2] {
+                        *entry = [i, first + left.trailing_zeros()];
                         left &= left.wrapping_sub(1);
                     }
-                    count += 4;
+                    count += 2;
                     if count >= end {
                         break;
                     }

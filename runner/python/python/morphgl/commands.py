@@ -159,14 +159,17 @@ class Score(Brief):
 class Predictions(Brief):
     """Classes and their probabilities, arrays in the order of `nodes`, whose ids are those of the graph's source; names of the classes
     by their numbers, where the model has them. Of a model of labels or values `classes` and `probabilities` are None, and `outputs`
-    `[nodes, columns]` has the probability of each label, or the values; of classes with `probabilities=True` that of each class."""
+    `[nodes, columns]` has the probability of each label, or the values; of classes with `probabilities=True` that of each class.
+    Rows of a task have `times` beside their `nodes`; edges have `pairs` `[edges, 2]` in place of `nodes`."""
 
-    nodes: np.ndarray
+    nodes: Optional[np.ndarray]
     classes: Optional[np.ndarray]
     probabilities: Optional[np.ndarray]
     class_names: Optional[List[str]] = None
     outputs: Optional[np.ndarray] = None
     columns: Optional[List[str]] = None
+    times: Optional[np.ndarray] = None
+    pairs: Optional[np.ndarray] = None
 
 
 def plan_of(document):
@@ -412,26 +415,51 @@ def evaluate(graph: Any, model: Any, *, progress: bool = False, **options: Any) 
     return {split: of(Score, document[split]) for split in ("train", "valid", "test") if split in document}
 
 
-def predict(graph: Any, model: Any, nodes: Any = "all", *, progress: bool = False, **options: Any) -> Predictions:
-    """Classes of `nodes` (ids, "all", "train", "valid" or "test") by a :class:`Model` or a model file. Options are those of
-    `morphgl predict --help`."""
-    # Names of a graph in memory are known here alone.
+def predict(graph: Any, model: Any, nodes: Any = None, *, rows: Any = None, edges: Any = None, progress: bool = False,
+            **options: Any) -> Predictions:
+    """Classes, labels or values by a :class:`Model` or a model file: of `nodes` (ids, "all", "train", "valid" or "test"; by default all),
+    of the `rows` of the dataset's task (pairs `[rows, 2]` of a node and a time, or "all", "train", "valid", "test"; of a dataset with a
+    task by default all), or of `edges` (pairs `[edges, 2]` of source and destination). Options are those of `morphgl predict --help`."""
+    given = {name: value for name, value in (("nodes", nodes), ("rows", rows), ("edges", edges)) if value is not None}
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)}: pass one of them")
+    # Names of a graph in memory are known here alone; it has neither rows nor labelled edges.
     names = graph.node_ids if isinstance(graph, Graph) and not graph._native.path else None
     names = names if isinstance(names, list) else None
     with tempfile.TemporaryDirectory() as temporary:
-        if not isinstance(nodes, str):
-            nodes = nodes if names is None else numbered("nodes", nodes, names)
-            listed = os.path.join(temporary, "nodes.txt")
-            with open(listed, "w", encoding="utf-8") as lines:
-                lines.writelines(f"{node}\n" for node in np.asarray(nodes).reshape(-1).tolist())
-            nodes = listed
-        document = run("predict", graph, [Model.file(model, temporary)], {"nodes": nodes, **options}, progress=progress)
-    predicted = document["nodes"] if names is None else [names[node] for node in document["nodes"]]
-    def array(key, dtype):
+        for what, value in given.items():
+            if isinstance(value, str):
+                continue
+            if what == "nodes":
+                value = np.asarray(value if names is None else numbered(what, value, names)).reshape(-1, 1)
+            given[what] = os.path.join(temporary, "ids.txt")
+            with open(given[what], "w", encoding="utf-8") as lines:
+                lines.writelines(text_of(what, value))
+        document = run("predict", graph, [Model.file(model, temporary)], {**given, **options}, progress=progress)
+    if "scores" in document:
+        raise ValueError("model: it scores links; use morphgl.score_pairs")
+
+    def array(key, dtype=None):
         return np.asarray(document[key], dtype) if key in document else None
 
-    return Predictions(np.asarray(predicted), array("classes", np.int64), array("probabilities", np.float64), document.get("class_names"),
-                       array("outputs", np.float32), document.get("columns"))
+    times = None
+    if "nodes" in document:
+        predicted = np.asarray(document["nodes"] if names is None else [names[node] for node in document["nodes"]])
+    elif "rows" in document:
+        predicted, times = (np.asarray([row[at] for row in document["rows"]]) for at in (0, 1))
+    else:
+        predicted = None
+    return Predictions(predicted, array("classes", np.int64), array("probabilities", np.float64), document.get("class_names"),
+                       array("outputs", np.float32), document.get("columns"), times, array("pairs"))
+
+
+def text_of(what, entries):
+    """A line for each entry: an id, or a pair of an id and a time or another id."""
+    width = 1 if what == "nodes" else 2
+    for entry in entries.tolist() if isinstance(entries, np.ndarray) else entries:
+        if np.shape(entry) != (width,):
+            raise ValueError(f"{what}: pass pairs, of {'a node and a time' if what == 'rows' else 'source and destination'}")
+        yield "\t".join(map(str, entry)) + "\n"
 
 
 def score_pairs(graph: Any, model: Any, pairs: Any, *, progress: bool = False, **options: Any) -> np.ndarray:
@@ -449,7 +477,7 @@ def score_pairs(graph: Any, model: Any, pairs: Any, *, progress: bool = False, *
             lines.writelines(f"{source}\t{target}\n" for source, target in ends.tolist())
         document = run("predict", graph, [Model.file(model, temporary)], {"edges": listed, **options}, progress=progress)
     if "scores" not in document:
-        raise ValueError("model: it predicts what edges are, not whether they exist; use morphgl predict --edges FILE")
+        raise ValueError("model: it predicts what edges are, not whether they exist; use morphgl.predict(edges=…)")
     return np.asarray(document["scores"], np.float32)
 
 
