@@ -7,6 +7,7 @@
 mod direct;
 mod document;
 mod ducati;
+mod execution;
 mod gnnlab;
 mod mechanisms;
 mod morphgl;
@@ -22,7 +23,7 @@ mod workload;
 
 pub(crate) use document::{document, name_of};
 pub(crate) use page::{number, page};
-pub(crate) use row::{Figure, How, Row, Shown};
+pub(crate) use row::{Figure, How, Record, Recorded, Row, Shown, record};
 pub(crate) use setting::Setting;
 
 /// The papers, by the letters of their rows.

@@ -463,8 +463,9 @@ fn reproduce() {
     let rows = list["rows"].as_array().expect("a list");
     assert!(rows.len() > 90, "{}", rows.len());
     for row in rows {
-        has(row, &["id", "name", "title", "how", "code", "note", "runs"]);
+        has(row, &["id", "name", "title", "how", "code", "note", "runs", "needs", "recorded"]);
     }
+    has(&list, &["processor", "cores"]);
     let json = bench.json(&["reproduce", "G:6", "P:6", "M:5", "--out", "page"]);
     has(&json, &["rows", "statements", "hold"]);
     let [roles, shift, drawing] = [0, 1, 2].map(|i| &json["rows"][i]);
@@ -477,6 +478,9 @@ fn reproduce() {
     let written: Value = serde_json::from_str(&read("papers.json")).expect("JSON");
     assert_eq!(written["rows"][1]["figures"], shift["figures"]);
     assert!(read("papers.html").contains("the circular shift"));
+    let record: Value = serde_json::from_str(&read("record.json")).expect("JSON");
+    has(&record["rows"]["P:6"], &["seconds", "memory_gb"]);
+    assert_eq!(record["rows"].as_object().map(|rows| rows.len()), Some(2), "a drawing takes nothing");
     let text = bench.text(&["reproduce", "P:6"]);
     assert!(text.contains("holds (8 and 5)") && text.ends_with("1 of 1 statements hold\n"), "{text}");
     bench.misused(&["reproduce", "M:20"], &["M:20", "lists them"]);

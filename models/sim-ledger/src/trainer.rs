@@ -47,7 +47,7 @@ impl SimLedger {
             let what = format!("it trains at {}, not at {}; give that place", device.place(), context.place);
             return Err(Error::setting(KEY, what));
         }
-        let model = device.is_virtual().then(|| model(context)).transpose()?;
+        let model = device.machine().map(|_| model(context)).transpose()?;
         let stream = Stream::new(device, &KEY, Work::Training, State::default())?;
         let (features, threads) = (context.dataset.features.is_some(), context.threads);
         Ok(Self { device: device.clone(), stream, features, model, threads })

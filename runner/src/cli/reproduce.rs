@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::{Invocation, Outcome, show};
 use crate::RunContext;
-use crate::reproduce::{self, How, PAPERS, Row, Setting, Shown, number};
+use crate::reproduce::{self, How, PAPERS, Record, Recorded, Row, Setting, Shown, number};
 use crate::usage::Usage;
+use crate::words::plural;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     /// Runs every row that can be run
     #[arg(long, conflicts_with = "document")]
     all: bool,
-    /// Writes the rows that were run as a page, papers.html, and as papers.json into this directory
+    /// Writes the rows that were run as a page, papers.html, and as papers.json into this directory, and what each took as record.json
     #[arg(long, value_name = "DIR", conflicts_with = "document")]
     out: Option<PathBuf>,
     /// Prints docs/papers.md
@@ -51,14 +52,25 @@ pub(crate) fn run(args: &Args, context: impl FnOnce() -> Result<RunContext>, cal
         return Ok(list());
     }
     let rows = if args.all { reproduce::rows().filter(|row| row.run.is_some()).collect() } else { named(&args.rows)? };
-    let setting = Setting::new(context()?);
+    let context = context()?;
+    let memory = context.process().memory();
+    let machine = context.registry().machine();
+    let mut record = Record { processor: machine.cpu.clone(), cores: machine.cores, ..Record::default() };
     let bar = call.show.bar("{msg:8} {bar:40} {pos}/{len}  {elapsed}", rows.len() as u64);
     let (mut text, mut values, mut pages) = (String::new(), Vec::new(), Vec::new());
     for row in rows {
         bar.set_message(row.id);
+        memory.take_peak();
         let begun = Instant::now();
+        // Each row generates its own stand-ins, so that it takes as long as by itself.
+        let setting = Setting::new(context.clone());
         let shown = row.run.map(|run| run(&setting)).transpose().with_context(|| row.id)?.unwrap_or_default();
         let seconds = begun.elapsed().as_secs_f64();
+        drop(setting);
+        if row.run.is_some() {
+            let memory_gb = memory.take_peak() as f64 / 1e9;
+            record.rows.insert(row.id.to_string(), Recorded { seconds, memory_gb });
+        }
         text += &in_words(row, &shown, seconds);
         values.push(value(row, &shown, seconds));
         pages.push((row, shown));
@@ -67,6 +79,8 @@ pub(crate) fn run(args: &Args, context: impl FnOnce() -> Result<RunContext>, cal
     bar.finish_and_clear();
     let checked: Vec<bool> = pages.iter().flat_map(|(_, shown)| &shown.verdicts).map(|v| v.holds).collect();
     let hold = checked.iter().filter(|holds| **holds).count();
+    let all: f64 = record.rows.values().map(|row| row.seconds).sum();
+    text += &format!("{} run in {all:.0} s\n", plural(record.rows.len() as u64, "row"));
     text += &format!("{hold} of {} statements hold\n", checked.len());
     let json = json!({ "rows": values, "statements": checked.len(), "hold": hold });
     if let Some(dir) = &args.out {
@@ -74,6 +88,7 @@ pub(crate) fn run(args: &Args, context: impl FnOnce() -> Result<RunContext>, cal
             .with_context(|| format!("{}: cannot be made; choose another directory", dir.display()))?;
         write(&dir.join("papers.html"), &reproduce::page(&pages))?;
         write(&dir.join("papers.json"), &format!("{json:#}\n"))?;
+        write(&dir.join("record.json"), &format!("{:#}\n", json!(record)))?;
         text += &format!("page: {}\n", dir.join("papers.html").display());
     }
     Ok(Outcome::new(text, json))
@@ -97,19 +112,27 @@ fn list() -> Outcome {
     let mut values = Vec::new();
     for (letter, title, rows) in PAPERS {
         text += &format!("{letter}: {title}\n");
-        let cells = |row: &Row| vec![format!("  {}", row.id), row.how(), reproduce::name_of(row)];
-        text += &show::table(&["  row", "ours", "shows"], &rows.iter().map(cells).collect::<Vec<_>>(), &[0, 1, 2]);
+        let cells =
+            |row: &Row| vec![format!("  {}", row.id), row.how(), row.needs(), row.time(), reproduce::name_of(row)];
+        let cells: Vec<_> = rows.iter().map(cells).collect();
+        text += &show::table(&["  row", "ours", "needs", "time", "shows"], &cells, &[0, 1, 2, 4]);
         values.extend(rows.iter().map(described));
     }
     let runnable = reproduce::rows().filter(|row| row.run.is_some()).count();
-    text += &format!("{} rows, of which {runnable} can be run\n", values.len());
-    Outcome::new(text, json!({ "rows": values }))
+    let record = reproduce::record();
+    text += &format!(
+        "{} rows, of which {runnable} can be run; time and memory by {}, {}\n",
+        values.len(),
+        record.processor,
+        plural(record.cores as u64, "core")
+    );
+    Outcome::new(text, json!({ "rows": values, "processor": record.processor, "cores": record.cores }))
 }
 
 fn described(row: &Row) -> Value {
     json!({
         "id": row.id, "name": row.name(), "title": row.title, "how": row.how, "code": row.code, "note": row.note,
-        "runs": row.run.is_some(),
+        "runs": row.run.is_some(), "needs": row.needs(), "recorded": row.recorded(),
     })
 }
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::mechanisms::MECHANISMS;
-use super::row::{How, Row};
+use super::row::{How, Row, record};
 use crate::session::systems::SYSTEMS;
+use crate::words::plural;
 
 /// The paper's name of a row, with its title.
 pub(crate) fn name_of(row: &Row) -> String {
@@ -31,7 +32,12 @@ measured on this machine. Where our figures come from:\n\n| word | meaning |\n|-
     line(format_args!(
         "\nStand-ins have the datasets' sizes divided by a factor, power laws of degrees, communities, and training nodes drawn by \
 degree; seeds per mini-batch are divided by the same factor, and counts multiplied by it. The factors stand in \
-[`runner/src/reproduce/stand_in.rs`](../runner/src/reproduce/stand_in.rs). No graph of the papers is read.\n\n"
+[`runner/src/reproduce/stand_in.rs`](../runner/src/reproduce/stand_in.rs). No graph of the papers is read.\n\n\
+Times and memory are those of a recorded run on {}, {}, beside other programs, each row with stand-ins of its own: \
+[`runner/src/reproduce/record.json`](../runner/src/reproduce/record.json), which `morphgl reproduce --all --out DIR` writes anew as \
+`DIR/record.json`. Rows without a time are not in it. No row needs a device.\n\n",
+        record().processor,
+        plural(record().cores as u64, "core")
     ));
     line(format_args!("## Systems and mechanisms\n\n| mechanism | paper | place | ours |\n|---|---|---|---|\n"));
     for mechanism in MECHANISMS {
@@ -65,13 +71,17 @@ operator of the machine has a cache (described machines have none). Options that
         ));
     }
     for (letter, title, rows) in papers {
-        line(format_args!("\n## {letter}: {title}\n\n| row | shows | ours | code | note |\n|---|---|---|---|---|\n"));
+        line(format_args!(
+            "\n## {letter}: {title}\n\n| row | shows | ours | needs | time | code | note |\n|---|---|---|---|---|---|---|\n"
+        ));
         for row in *rows {
             line(format_args!(
-                "| `{}` | {} | {} | {} | {} |\n",
+                "| `{}` | {} | {} | {} | {} | {} | {} |\n",
                 row.id,
                 name_of(row),
                 row.how(),
+                row.needs(),
+                row.time(),
                 code(row.code),
                 row.note
             ));

@@ -148,11 +148,21 @@ impl Cached {
         Divided { hits, bytes }
     }
 
-    /// Seconds of an iteration with these hits.
-    fn iteration(&self, [row_hits, list_hits]: [f64; 2]) -> f64 {
+    fn with(&self, [row_hits, list_hits]: [f64; 2]) -> Phases {
         let load = Load { kind: ModelKind::Sage, hidden: 256, value: 4.0, id: 8.0, row_hits, list_hits };
-        let phases = Phases::of(&self.workload, &self.machine, load);
-        phases.device_sampling + phases.gathering + phases.training
+        Phases::of(&self.workload, &self.machine, load)
+    }
+
+    /// Seconds of sampling and of gathering with these hits of rows and of lists.
+    fn phases(&self, hits: [f64; 2]) -> [f64; 2] {
+        let phases = self.with(hits);
+        [phases.device_sampling, phases.gathering]
+    }
+
+    /// Seconds of an iteration with these hits.
+    fn iteration(&self, hits: [f64; 2]) -> f64 {
+        let [sampling, gathering] = self.phases(hits);
+        sampling + gathering + self.with(hits).training
     }
 
     /// GB of the device beside a mini-batch and its activations.
@@ -247,6 +257,12 @@ fn figure_19(setting: &Setting) -> Result<Shown> {
     for (name, stand_in, fanouts) in [("PA", PA, "15,10,5"), ("TW", TW, "15,10,5")] {
         for dim in [16, 256] {
             let cached = Cached::of(setting, &stand_in, fanouts, dim)?;
+            for hits in [0.0, 0.25, 0.5, 0.75, 1.0] {
+                let [sampling, gathering] = cached.phases([hits, hits]).map(|seconds| 1e3 * seconds);
+                let of = format!("{name}, {dim} values, {:.0}% hits", 100.0 * hits);
+                figures.push(Figure::new(format!("{of}: sampling"), "ms").predicted(sampling));
+                figures.push(Figure::new(format!("{of}: gathering"), "ms").predicted(gathering));
+            }
             for gigabytes in [1.0, 4.0] {
                 let [rows, lists, both] =
                     [[true, false], [false, true], [true, true]].map(|kinds| cached.divide(gigabytes, kinds));

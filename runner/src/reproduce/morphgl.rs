@@ -3,17 +3,19 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use morphgl_execute::EpochReport;
 use morphgl_model_core::ModelKind;
-use morphgl_plan::{Schedule, Strategy, bound, plan, predict, timeline};
+use morphgl_plan::{Schedule, Strategy, bound, plan, predict, simulate, timeline};
 use morphgl_report::{LineChart, Scale, Series};
 use morphgl_sim::MachineDescription;
 
+use super::execution::{EXECUTED, Executed};
 use super::pair::{CPU, DEVICE, LINK, Pair, Route};
 use super::row::{Figure, How, Row, Shown, Statement, Verdict, agrees, differs};
 use super::setting::Setting;
 use super::stand_in::{PA, PR, StandIn, TW, UK};
 use super::workload::{Load, Phases, Workload};
-use crate::session::PlanChoice;
+use crate::session::{PlanChoice, SessionConfig};
 
 /// A dataset of Table VI, with GraphSAGE's figures on Machine B.
 struct Used {
@@ -127,18 +129,20 @@ fn machine_b(dataset: &Used, cores: usize) -> Pair {
 
 const FITTED: &str = "Fitted in every cell to the paper's own two baselines: a worker's seconds to SALIENT's epoch, batching by the \
 device to DUCATI's; training and copying to SALIENT's use of device and link in Table VI, one share per dataset. So their two \
-columns are no evidence; MorphGL's is what is predicted.";
+columns are no evidence; MorphGL's is what is predicted. Executed are all mini-batches of each plan, of few nodes, in phases of the plan's durations.";
 
 fn table_v(_: &Setting) -> Result<Shown> {
     let (mut figures, mut ratios) = (Vec::new(), Vec::new());
     let (mut worse, mut cells, mut best) = (0, 0, [0_f64; 2]);
+    let mut executed = Executed::default();
     for (machine, cores, models) in TABLE_V {
         for (model, datasets) in MODELS.iter().zip(models) {
             for ((dataset, name), [salient, ducati, morphgl]) in DATASETS.iter().zip(NAMES).zip(datasets) {
                 let pair = cell(dataset, cores, [salient, ducati]);
                 let plans = pair.plans();
                 let ours = plans.best().prediction.epoch_seconds;
-                let paper = plans.best_of(Strategy::Paper).map_or(f64::INFINITY, |p| p.prediction.epoch_seconds);
+                let dual = plans.best_of(Strategy::Paper).expect("both routes have a plan");
+                let paper = dual.prediction.epoch_seconds;
                 let baselines = [pair.alone(Route::Host), pair.alone(Route::Device)];
                 worse += usize::from(baselines.iter().chain([&paper]).any(|&other| ours > other * (1.0 + 1e-9)));
                 cells += 1;
@@ -147,10 +151,15 @@ fn table_v(_: &Setting) -> Result<Shown> {
                 }
                 ratios.push(ours / morphgl);
                 let name = format!("{machine}, {model}, {name}");
-                figures.push(Figure::new(format!("{name}: SALIENT"), "s").paper(salient).predicted(baselines[0]));
-                figures.push(Figure::new(format!("{name}: DUCATI"), "s").paper(ducati).predicted(baselines[1]));
-                figures.push(Figure::new(format!("{name}: MorphGL's plan"), "s").paper(morphgl).predicted(paper));
-                figures.push(Figure::new(format!("{name}: ours"), "s").paper(morphgl).predicted(ours));
+                for (system, of_paper, predicted, schedule) in [
+                    ("SALIENT", salient, baselines[0], &pair.schedule(Route::Host)),
+                    ("DUCATI", ducati, baselines[1], &pair.schedule(Route::Device)),
+                    ("MorphGL's plan", morphgl, paper, &dual.schedule),
+                    ("ours", morphgl, ours, &plans.best().schedule),
+                ] {
+                    let figure = Figure::new(format!("{name}: {system}"), "s").paper(of_paper).predicted(predicted);
+                    figures.push(figure.executed(executed.run(schedule)?.seconds));
+                }
             }
         }
     }
@@ -161,6 +170,7 @@ fn table_v(_: &Setting) -> Result<Shown> {
         Verdict::new(within(best[0], 2.76), format!("{:.2}", best[0])),
         Verdict::new(within(best[1], 2.20), format!("{:.2}", best[1])),
         Verdict::new((0.8..=1.1).contains(&mean), format!("{mean:.3} on average")),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -172,31 +182,37 @@ fn used(schedule: &Schedule) -> [f64; 3] {
     [of(CPU), of(LINK), of(DEVICE)]
 }
 
+/// The same of an epoch that was executed.
+fn used_when_executed(report: &EpochReport) -> [f64; 3] {
+    let of = |name: &str| report.resources.iter().find(|u| u.resource == name).map_or(0.0, |u| 100.0 * u.share);
+    [of(CPU), of(LINK), of(DEVICE)]
+}
+
 /// Busy percentages of SALIENT, DUCATI and ours.
 type Uses = ([f64; 3], [f64; 3], [f64; 3]);
 
 fn table_vi(_: &Setting) -> Result<Shown> {
     let (mut figures, mut ours_used) = (Vec::new(), Vec::new());
-    let mut ducati_host = Vec::new();
+    let mut executed = Executed::default();
     for (dataset, name) in DATASETS.iter().zip(NAMES) {
         let pair = machine_b(dataset, 8);
-        let [salient, ducati] = [Route::Host, Route::Device].map(|route| used(&pair.schedule(route)));
         let plans = pair.plans();
-        let ours = used(&plans.best().schedule);
-        let mut add = |system: &str, resource: &str, paper: f64, predicted: f64| {
-            figures.push(Figure::new(format!("{name}: {system}, {resource}"), "%").paper(paper).predicted(predicted));
-        };
-        for ((resource, paper), predicted) in ["link", "device"].iter().zip(dataset.salient_used).zip(&salient[1..]) {
-            add("SALIENT", resource, paper, *predicted);
+        let ours = &plans.best().schedule;
+        // The paper has no figure of the host for the baselines.
+        let [salient, ducati] = [dataset.salient_used, dataset.ducati_used].map(|[l, d]| [None, Some(l), Some(d)]);
+        let systems = [
+            ("SALIENT", salient, &pair.schedule(Route::Host)),
+            ("DUCATI", ducati, &pair.schedule(Route::Device)),
+            ("ours", dataset.morphgl_used.map(Some), ours),
+        ];
+        for (system, paper, schedule) in systems {
+            let ran = used_when_executed(&executed.run(schedule)?);
+            for (i, resource) in ["host", "link", "device"].iter().enumerate() {
+                let figure = Figure { paper: paper[i], ..Figure::new(format!("{name}: {system}, {resource}"), "%") };
+                figures.push(figure.predicted(used(schedule)[i]).executed(ran[i]));
+            }
         }
-        for ((resource, paper), predicted) in ["link", "device"].iter().zip(dataset.ducati_used).zip(&ducati[1..]) {
-            add("DUCATI", resource, paper, *predicted);
-        }
-        for ((resource, paper), predicted) in ["host", "link", "device"].iter().zip(dataset.morphgl_used).zip(ours) {
-            add("ours", resource, paper, predicted);
-        }
-        ours_used.push((salient, ducati, ours));
-        ducati_host.push(ducati[0]);
+        ours_used.push((used(&pair.schedule(Route::Host)), used(&pair.schedule(Route::Device)), used(ours)));
     }
     let all = |is: &dyn Fn(&Uses) -> bool| ours_used.iter().all(is);
     let text =
@@ -212,6 +228,7 @@ fn table_vi(_: &Setting) -> Result<Shown> {
             all(&|(s, d, _)| d[1] < s[1]),
             format!("SALIENT {}, DUCATI {}", text(&|u| u.0[1]), text(&|u| u.1[1])),
         ),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -219,13 +236,14 @@ fn table_vi(_: &Setting) -> Result<Shown> {
 fn table_vii(_: &Setting) -> Result<Shown> {
     let buffers = [[(15, 10), (20, 10), (30, 10)], [(5, 10), (8, 10), (12, 10)], [(11, 10), (24, 10), (28, 10)]];
     let (mut figures, mut shares, mut same_order) = (Vec::new(), Vec::new(), true);
+    let mut executed = Executed::default();
     for ((machine, cores, models), buffers) in TABLE_V.into_iter().zip(buffers) {
         let mut of_machine = Vec::new();
         for (((dataset, name), [salient, ducati, _]), (host, device)) in
             DATASETS.iter().zip(NAMES).zip(models[1]).zip(buffers)
         {
             let plans = cell(dataset, cores, [salient, ducati]).plans();
-            let Some(paper) = plans.best_of(Strategy::Paper) else { continue };
+            let paper = plans.best_of(Strategy::Paper).expect("both routes have a plan");
             let batches = |in_place| {
                 paper.schedule.shares.iter().filter(|s| s.in_place == in_place).map(|s| s.batches).sum::<usize>()
             };
@@ -242,6 +260,11 @@ fn table_vii(_: &Setting) -> Result<Shown> {
                     .paper(100.0 * host as f64 / (host + device) as f64)
                     .predicted(100.0 * share),
             );
+            figures.push(
+                Figure::new(format!("{machine}, {name}: epoch by these buffers"), "s")
+                    .predicted(paper.prediction.epoch_seconds)
+                    .executed(executed.run(&paper.schedule)?.seconds),
+            );
             shares.push(share);
             of_machine.push(predicted);
         }
@@ -253,12 +276,13 @@ fn table_vii(_: &Setting) -> Result<Shown> {
         Verdict::new(least >= 0.33 && most <= 0.75, format!("{:.0}% to {:.0}%", 100.0 * least, 100.0 * most)),
         Verdict::new(by_machine(0) > by_machine(2), format!("{:.2} on A, {:.2} on C", by_machine(0), by_machine(2))),
         Verdict::new(same_order, if same_order { "on all machines" } else { "not on all machines" }),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
 
 fn table_viii(setting: &Setting) -> Result<Shown> {
-    let session = setting.session(&PR, ("15,10,5", 256), None, PlanChoice::Auto)?;
+    let session = setting.session(&PR, ("15,10,5", 256), |_| ())?;
     let begun = Instant::now();
     let measured = session.measure()?;
     let prepared = begun.elapsed().as_secs_f64();
@@ -280,7 +304,7 @@ fn table_ix(_: &Setting) -> Result<Shown> {
         ("32 GB", [40.21, 48.61, 29.19], 32.99),
     ];
     let (mut figures, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let mut best = true;
+    let (mut best, mut executed) = (true, Executed::default());
     for (memory, [salient, ducati, morphgl], batching) in ROWS {
         let dataset = &DATASETS[2];
         // The rest of DUCATI's epoch is gathering and training. Nothing says how they divide it: evenly.
@@ -295,11 +319,17 @@ fn table_ix(_: &Setting) -> Result<Shown> {
             training: rest / 2.0,
         };
         let pair = pair.fitted_to(salient);
-        let predicted = pair.plans().best().prediction.epoch_seconds;
+        let plans = pair.plans();
+        let predicted = plans.best().prediction.epoch_seconds;
         best &= predicted < salient.min(ducati);
-        figures.push(Figure::new(format!("{memory}: SALIENT"), "s").paper(salient).predicted(pair.alone(Route::Host)));
-        figures.push(Figure::new(format!("{memory}: DUCATI"), "s").paper(ducati).predicted(pair.alone(Route::Device)));
-        figures.push(Figure::new(format!("{memory}: ours"), "s").paper(morphgl).predicted(predicted));
+        for (system, of_paper, schedule) in [
+            ("SALIENT", salient, &pair.schedule(Route::Host)),
+            ("DUCATI", ducati, &pair.schedule(Route::Device)),
+            ("ours", morphgl, &plans.best().schedule),
+        ] {
+            let figure = Figure::new(format!("{memory}: {system}"), "s").paper(of_paper);
+            figures.push(figure.predicted(simulate(schedule).seconds).executed(executed.run(schedule)?.seconds));
+        }
         ours.push(predicted);
         ratios.push(predicted / morphgl);
     }
@@ -311,6 +341,7 @@ fn table_ix(_: &Setting) -> Result<Shown> {
             ratios.iter().all(|r| (0.8..=1.1).contains(r)),
             ratios.iter().map(|r| format!("{r:.2}")).collect::<Vec<_>>().join(", "),
         ),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -318,6 +349,7 @@ fn table_ix(_: &Setting) -> Result<Shown> {
 fn table_x(_: &Setting) -> Result<Shown> {
     const ROWS: [(usize, f64, f64, usize); 3] = [(12, 69.53, 48.03, 10), (8, 102.51, 56.07, 7), (6, 135.32, 61.61, 5)];
     let (mut figures, mut ratios, mut shares, mut best) = (Vec::new(), Vec::new(), Vec::new(), true);
+    let mut executed = Executed::default();
     for (cores, salient, morphgl, buffer) in ROWS {
         let pair = fitted(1179, cores, [salient, 76.43], 35.3, 8.0);
         let plans = pair.plans();
@@ -325,9 +357,14 @@ fn table_x(_: &Setting) -> Result<Shown> {
         let seconds = ours.prediction.epoch_seconds;
         let by_host: usize = ours.schedule.shares.iter().filter(|s| !s.in_place).map(|s| s.batches).sum();
         best &= seconds <= salient.min(76.43);
-        figures.push(Figure::new(format!("{cores}:1: SALIENT"), "s").paper(salient).predicted(pair.alone(Route::Host)));
-        figures.push(Figure::new(format!("{cores}:1: DUCATI"), "s").paper(76.43).predicted(pair.alone(Route::Device)));
-        figures.push(Figure::new(format!("{cores}:1: ours"), "s").paper(morphgl).predicted(seconds));
+        for (system, of_paper, schedule) in [
+            ("SALIENT", salient, &pair.schedule(Route::Host)),
+            ("DUCATI", 76.43, &pair.schedule(Route::Device)),
+            ("ours", morphgl, &ours.schedule),
+        ] {
+            let figure = Figure::new(format!("{cores}:1: {system}"), "s").paper(of_paper);
+            figures.push(figure.predicted(simulate(schedule).seconds).executed(executed.run(schedule)?.seconds));
+        }
         let share = 100.0 * by_host as f64 / 1179.0;
         let of_paper = 100.0 * buffer as f64 / (buffer as f64 + if cores == 12 { 8.0 } else { 10.0 });
         figures.push(Figure::new(format!("{cores}:1: host's share"), "%").paper(of_paper).predicted(share));
@@ -341,20 +378,35 @@ fn table_x(_: &Setting) -> Result<Shown> {
             format!("{:.0}%, {:.0}%, {:.0}%", shares[0], shares[1], shares[2]),
         ),
         Verdict::new(ratios.iter().all(|r| (0.9..=1.1).contains(r)), format!("{:.2} to {:.2}", ratios[0], ratios[2])),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
 
-/// Epoch seconds of SALIENT, DUCATI and ours on UK by GraphSAGE, with 2 to 16 cores beside Machine B's device.
-fn by_cores() -> Vec<(usize, [f64; 3])> {
-    let cores = (2..=16).step_by(2);
-    cores
-        .map(|cores| {
-            let pair = machine_b(&DATASETS[2], cores);
-            let ours = pair.plans().best().prediction.epoch_seconds;
-            (cores, [pair.alone(Route::Host), pair.alone(Route::Device), ours])
-        })
-        .collect()
+/// Epoch seconds of SALIENT, DUCATI and ours on UK by GraphSAGE beside Machine B's device.
+struct ByCores {
+    cores: usize,
+    predicted: [f64; 3],
+    executed: [f64; 3],
+}
+
+const SYSTEMS: [&str; 3] = ["SALIENT", "DUCATI", "ours"];
+
+/// The same with 2 to 16 cores.
+fn by_cores(executed: &mut Executed) -> Result<Vec<ByCores>> {
+    let mut rows = Vec::new();
+    for cores in (2..=16).step_by(2) {
+        let pair = machine_b(&DATASETS[2], cores);
+        let ours = pair.plans().best().schedule.clone();
+        let schedules = [pair.schedule(Route::Host), pair.schedule(Route::Device), ours];
+        let predicted = schedules.each_ref().map(|schedule| simulate(schedule).seconds);
+        let mut ran = [0.0; 3];
+        for (ran, schedule) in ran.iter_mut().zip(&schedules) {
+            *ran = executed.run(schedule)?.seconds;
+        }
+        rows.push(ByCores { cores, predicted, executed: ran });
+    }
+    Ok(rows)
 }
 
 fn lines(title: &str, x_name: &str, scale: Scale, series: Vec<(&str, Vec<(f64, f64)>)>) -> LineChart {
@@ -366,16 +418,19 @@ fn lines(title: &str, x_name: &str, scale: Scale, series: Vec<(&str, Vec<(f64, f
 }
 
 fn figure_9(_: &Setting) -> Result<Shown> {
-    let rows = by_cores();
+    let mut executed = Executed::default();
+    let rows = by_cores(&mut executed)?;
     let mut figures = Vec::new();
-    for (cores, seconds) in &rows {
-        for (system, seconds) in ["SALIENT", "DUCATI", "ours"].iter().zip(seconds) {
-            figures.push(Figure::new(format!("{cores} cores: {system}"), "epochs/h").predicted(3600.0 / seconds));
+    for ByCores { cores, predicted, executed } in &rows {
+        for ((system, predicted), executed) in SYSTEMS.iter().zip(predicted).zip(executed) {
+            let figure = Figure::new(format!("{cores} cores: {system}"), "epochs/h");
+            figures.push(figure.predicted(3600.0 / predicted).executed(3600.0 / executed));
         }
     }
-    let is_best = rows.iter().all(|(_, [salient, ducati, ours])| ours <= &salient.min(*ducati));
-    let crossing = rows.iter().find(|(_, [salient, ducati, _])| salient < ducati).map_or(0, |(cores, _)| *cores);
-    let few = rows[0].1;
+    let seconds: Vec<(usize, [f64; 3])> = rows.iter().map(|row| (row.cores, row.predicted)).collect();
+    let is_best = seconds.iter().all(|(_, [salient, ducati, ours])| ours <= &salient.min(*ducati));
+    let crossing = seconds.iter().find(|(_, [salient, ducati, _])| salient < ducati).map_or(0, |(cores, _)| *cores);
+    let few = seconds[0].1;
     let mut shown = Shown::new(
         figures,
         vec![
@@ -385,29 +440,33 @@ fn figure_9(_: &Setting) -> Result<Shown> {
                 few[0] > 2.0 * few[1],
                 format!("with 2 cores SALIENT takes {:.1} times as long", few[0] / few[1]),
             ),
+            executed.verdict(),
         ],
     );
-    let points = |i: usize| rows.iter().map(|(cores, s)| (*cores as f64, 3600.0 / s[i])).collect();
-    let series = vec![("SALIENT", points(0)), ("DUCATI", points(1)), ("ours", points(2))];
+    let points = |i: usize| seconds.iter().map(|(cores, s)| (*cores as f64, 3600.0 / s[i])).collect();
+    let series = SYSTEMS.iter().enumerate().map(|(i, system)| (*system, points(i))).collect();
     shown.charts = vec![lines("Epochs per hour by cores, UK, GraphSAGE", "cores", Scale::Plain, series)];
     Ok(shown)
 }
 
 fn figure_1(_: &Setting) -> Result<Shown> {
-    let rows = by_cores();
-    let fastest = rows.iter().flat_map(|(_, s)| s).copied().fold(f64::INFINITY, f64::min);
+    let mut executed = Executed::default();
+    let rows = by_cores(&mut executed)?;
+    let fastest = |of: fn(&ByCores) -> [f64; 3]| rows.iter().flat_map(of).fold(f64::INFINITY, f64::min);
+    let fastest = [fastest(|row| row.predicted), fastest(|row| row.executed)];
     let (mut figures, mut lost) = (Vec::new(), [1.0_f64; 2]);
-    for (cores, seconds) in &rows {
-        for (system, seconds) in ["SALIENT", "DUCATI", "ours"].iter().zip(seconds) {
-            figures
-                .push(Figure::new(format!("{cores} cores: {system}"), "of the fastest").predicted(fastest / seconds));
+    for ByCores { cores, predicted, executed } in &rows {
+        for ((system, predicted), executed) in SYSTEMS.iter().zip(predicted).zip(executed) {
+            let figure = Figure::new(format!("{cores} cores: {system}"), "of the fastest");
+            figures.push(figure.predicted(fastest[0] / predicted).executed(fastest[1] / executed));
         }
-        lost = [lost[0].max(seconds[0] / seconds[2]), lost[1].max(seconds[1] / seconds[2])];
+        lost = [0, 1].map(|i| lost[i].max(predicted[i] / predicted[2]));
     }
     let most = lost[0].max(lost[1]);
     let verdicts = vec![
         Verdict::new(lost.iter().all(|l| *l > 1.2), format!("by up to {:.1} and {:.1} times", lost[0], lost[1])),
         Verdict::new(most >= 3.5, format!("{most:.1}")),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -420,13 +479,14 @@ fn figure_3(_: &Setting) -> Result<Shown> {
         ("DUCATI", pair.schedule(Route::Device)),
         ("ours", plans.best().schedule.clone()),
     ];
-    let mut figures = Vec::new();
+    let (mut figures, mut executed) = (Vec::new(), Executed::default());
     let (mut idle, mut bound) = (Vec::new(), Vec::new());
     for (system, schedule) in &schedules {
         bound.push(predict(schedule, 0.0).bottleneck.resource);
-        let used = used(schedule);
-        for (resource, used) in ["host", "link", "device"].iter().zip(used) {
-            figures.push(Figure::new(format!("{system}: {resource} idle"), "%").predicted(100.0 - used));
+        let (used, ran) = (used(schedule), used_when_executed(&executed.run(schedule)?));
+        for ((resource, used), ran) in ["host", "link", "device"].iter().zip(used).zip(ran) {
+            let figure = Figure::new(format!("{system}: {resource} idle"), "%");
+            figures.push(figure.predicted(100.0 - used).executed(100.0 - ran));
         }
         idle.push(used.map(|used| 100.0 - used));
     }
@@ -443,49 +503,49 @@ fn figure_3(_: &Setting) -> Result<Shown> {
             idle[2].iter().sum::<f64>() < idle[0].iter().sum::<f64>().min(idle[1].iter().sum()),
             format!("{:.0}%, {:.0}% and {:.0}% idle", idle[2][0], idle[2][1], idle[2][2]),
         ),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
 
 /// Seconds of an epoch on the stand-in of Products, predicted and executed on the simulated Machine B, by the best plan of each
 /// strategy that has one.
-fn executed(setting: &Setting) -> Result<Vec<(Strategy, [f64; 2])>> {
-    let session = |choice| setting.session(&PR, ("15,10,5", 256), Some("morphgl-3090"), choice);
-    let plans = session(PlanChoice::Auto)?.measure()?.plans;
-    let mut epochs = Vec::new();
-    for strategy in Strategy::ALL {
-        let Some(plan) = plans.best_of(strategy) else { continue };
-        let run = session(PlanChoice::Strategy(strategy))?.train()?;
-        let seconds = run.report.epochs.last().map_or(f64::NAN, |row| row.seconds);
-        epochs.push((strategy, [plan.prediction.epoch_seconds, seconds]));
-    }
-    Ok(epochs)
+fn on_machine_b(setting: &Setting) -> Result<Vec<(Strategy, [f64; 2])>> {
+    const MACHINE: &str = "morphgl-3090";
+    let sampler = ("15,10,5", 256);
+    let on_machine = |config: &mut SessionConfig| config.planning.machine = Some(MACHINE.into());
+    let plans = setting.session(&PR, sampler, on_machine)?.measure()?.plans;
+    let planned = Strategy::ALL.into_iter().filter(|strategy| plans.best_of(*strategy).is_some());
+    let executed = |strategy| {
+        let by_strategy = |config: &mut SessionConfig| config.training.plan = PlanChoice::Strategy(strategy);
+        Ok((strategy, setting.executed(&PR, sampler, MACHINE, by_strategy)?))
+    };
+    planned.map(executed).collect()
 }
 
 fn figure_2(setting: &Setting) -> Result<Shown> {
     let pair = machine_b(&DATASETS[2], 8);
     let plans = pair.plans();
-    let mut figures = Vec::new();
-    let mut of = |name: &str, strategy| {
-        let plan = plans.best_of(strategy);
-        let seconds = plan.map_or(f64::INFINITY, |p| p.prediction.epoch_seconds);
-        figures.push(Figure::new(name, "s").predicted(seconds));
-        seconds
+    let (mut figures, mut executed) = (Vec::new(), Executed::default());
+    let mut of = |name: &str, strategy| -> Result<f64> {
+        let plan = plans.best_of(strategy).expect("both routes have a plan");
+        let seconds = plan.prediction.epoch_seconds;
+        figures.push(Figure::new(name, "s").predicted(seconds).executed(executed.run(&plan.schedule)?.seconds));
+        Ok(seconds)
     };
-    let sequential = of("one mini-batch after the other", Strategy::Sequential);
-    let pipelined = of("pipeline of the host's route", Strategy::Pipeline);
-    let device = of("device's route", Strategy::Device);
-    let dual = of("dual buffer", Strategy::Paper);
+    let sequential = of("one mini-batch after the other", Strategy::Sequential)?;
+    let pipelined = of("pipeline of the host's route", Strategy::Pipeline)?;
+    let device = of("device's route", Strategy::Device)?;
+    let dual = of("dual buffer", Strategy::Paper)?;
     let least = bound(&pair.problem(&[Route::Host, Route::Device]));
     figures.push(Figure::new("lower bound", "s").predicted(least));
-    let mut off = 0.0_f64;
-    for (strategy, [predicted, seconds]) in executed(setting)? {
+    for (strategy, [predicted, seconds]) in on_machine_b(setting)? {
         figures
             .push(Figure::new(format!("Products, simulated: {strategy}"), "s").predicted(predicted).executed(seconds));
-        off = off.max((seconds / predicted - 1.0).abs());
+        executed.note(predicted, seconds);
     }
     let verdicts = vec![
-        Verdict::new(off < 0.1, format!("within {:.1}%", 100.0 * off)),
+        executed.verdict(),
         Verdict::new(
             dual < sequential.min(pipelined).min(device),
             format!("{dual:.1} s beside {:.1} s", pipelined.min(device)),
@@ -504,21 +564,27 @@ fn equation_6(pair: &Pair, x: f64) -> f64 {
 
 fn figure_7(_: &Setting) -> Result<Shown> {
     let (mut figures, mut near, mut below) = (Vec::new(), Vec::new(), true);
+    let mut executed = Executed::default();
     for (dataset, name) in DATASETS.iter().zip(NAMES) {
         let pair = machine_b(dataset, 8);
         let candidates = (0..=2000).map(|i| f64::from(i) * 0.01);
         let x = candidates.min_by(|a, b| equation_6(&pair, *a).total_cmp(&equation_6(&pair, *b))).unwrap_or(0.0);
         let relaxed = equation_6(&pair, x);
-        let best = pair.plans().best().prediction.epoch_seconds;
+        let plans = pair.plans();
+        let best = plans.best().prediction.epoch_seconds;
         figures.push(Figure::new(format!("{name}: x of the first guess"), "").predicted(x));
         figures.push(Figure::new(format!("{name}: epoch by Equation 6"), "s").predicted(relaxed));
-        figures.push(Figure::new(format!("{name}: epoch of our plan"), "s").predicted(best));
+        let ran = executed.run(&plans.best().schedule)?.seconds;
+        figures.push(Figure::new(format!("{name}: epoch of our plan"), "s").predicted(best).executed(ran));
         near.push(best / relaxed);
         below &= bound(&pair.problem(&[Route::Host, Route::Device])) <= relaxed * 1.001;
     }
     let text = near.iter().map(|r| format!("{r:.3}")).collect::<Vec<_>>().join(", ");
-    let verdicts =
-        vec![Verdict::new(near.iter().all(|r| (0.9..1.1).contains(r)), text), Verdict::new(below, "on three datasets")];
+    let verdicts = vec![
+        Verdict::new(near.iter().all(|r| (0.9..1.1).contains(r)), text),
+        Verdict::new(below, "on three datasets"),
+        executed.verdict(),
+    ];
     Ok(Shown::new(figures, verdicts))
 }
 
@@ -526,7 +592,7 @@ fn figure_8(_: &Setting) -> Result<Shown> {
     const BINS: usize = 10;
     let pair = machine_b(&DATASETS[2], 8);
     let plans = pair.plans();
-    let mut figures = Vec::new();
+    let (mut figures, mut executed) = (Vec::new(), Executed::default());
     let mut series = Vec::new();
     let mut spread = Vec::new();
     for (system, schedule) in [
@@ -548,7 +614,8 @@ fn figure_8(_: &Setting) -> Result<Shown> {
             }
         }
         let mean = 100.0 * busy.iter().sum::<f64>() / BINS as f64;
-        figures.push(Figure::new(format!("{system}: device busy"), "%").predicted(mean));
+        let ran = used_when_executed(&executed.run(&schedule)?)[2];
+        figures.push(Figure::new(format!("{system}: device busy"), "%").predicted(mean).executed(ran));
         spread.push(mean);
         let points: Vec<(f64, f64)> = busy.iter().enumerate().map(|(i, b)| (i as f64, 100.0 * b)).collect();
         series.push((system, points));
@@ -558,6 +625,7 @@ fn figure_8(_: &Setting) -> Result<Shown> {
         vec![
             Verdict::new(spread[0] < 0.5 * spread[1], format!("{:.0}% beside {:.0}%", spread[0], spread[1])),
             Verdict::new(spread[2] > 80.0, format!("{:.0}%", spread[2])),
+            executed.verdict(),
         ],
     );
     shown.charts =
@@ -565,31 +633,46 @@ fn figure_8(_: &Setting) -> Result<Shown> {
     Ok(shown)
 }
 
+/// Mean and coefficient of variation.
+fn variation(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let variance = values.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    (mean, variance.sqrt() / mean)
+}
+
+/// The part of the values within each hundredth of their mean, up to a tenth off.
+fn histogram(values: &[f64]) -> Vec<(f64, f64)> {
+    let (mean, _) = variation(values);
+    let bin = |percent: i32| {
+        let is_in = |n: &&f64| (100.0 * (**n / mean - 1.0) - f64::from(percent)).abs() <= 0.5;
+        (f64::from(percent), values.iter().filter(is_in).count() as f64 / values.len() as f64)
+    };
+    (-10..=10).map(bin).collect()
+}
+
 fn figure_6(setting: &Setting) -> Result<Shown> {
-    /// Bins of the histogram, each of a hundredth of the mean.
-    const BINS: usize = 20;
-    let (mut figures, mut worst, mut series) = (Vec::new(), 0.0_f64, Vec::new());
+    let (mut figures, mut worst) = (Vec::new(), 0.0_f64);
+    let (mut sizes, mut durations) = (Vec::new(), Vec::new());
     for (dataset, name) in DATASETS.iter().zip(NAMES) {
         // As many seeds as in the paper, on the smaller graph.
         let sampled = setting.sampled_with("15,10,5", &dataset.stand_in, 1024)?;
         let workload = Workload::count(&StandIn { scale: 1.0, ..dataset.stand_in }, &sampled, 1024)?;
         let inputs: Vec<f64> = workload.sizes.iter().map(|s| s[0]).collect();
-        let mean = inputs.iter().sum::<f64>() / inputs.len() as f64;
-        let variance = inputs.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / inputs.len() as f64;
-        let cv = variance.sqrt() / mean;
+        let ((mean, cv), (seconds, of_seconds)) = (variation(&inputs), variation(&workload.seconds));
         figures.push(Figure::new(format!("{name}: input nodes per mini-batch"), "").here(mean));
         figures.push(Figure::new(format!("{name}: coefficient of variation"), "%").here(100.0 * cv));
+        figures.push(Figure::new(format!("{name}: sampled by one thread"), "ms").here(1e3 * seconds));
+        figures.push(Figure::new(format!("{name}: its coefficient of variation"), "%").here(100.0 * of_seconds));
         worst = worst.max(cv);
-        let bin = |of: usize| {
-            let percent = of as f64 - BINS as f64 / 2.0;
-            let is_in = |n: &&f64| (100.0 * (**n / mean - 1.0) - percent).abs() <= 0.5;
-            (percent, inputs.iter().filter(is_in).count() as f64 / inputs.len() as f64)
-        };
-        series.push((name, (0..=BINS).map(bin).collect()));
+        sizes.push((name, histogram(&inputs)));
+        durations.push((name, histogram(&workload.seconds)));
     }
     let mut shown = Shown::new(figures, vec![Verdict::new(worst < 0.1, format!("at most {:.1}%", 100.0 * worst))]);
-    let title = "Mini-batches by their input nodes, of all";
-    shown.charts = vec![lines(title, "percent above the mean", Scale::Percent, series)];
+    let chart = |title, series| lines(title, "percent above the mean", Scale::Percent, series);
+    shown.charts = vec![
+        chart("Mini-batches by their input nodes, of all", sizes),
+        chart("Mini-batches by the seconds of sampling, of all", durations),
+    ];
     Ok(shown)
 }
 
@@ -685,8 +768,9 @@ fn table_i(setting: &Setting) -> Result<Shown> {
     Ok(Shown::new(figures, verdicts))
 }
 
+const BOTH: &[How] = &[How::Predicted, How::Executed];
 const PLAN: &[&str] = &["sched/plan/src/search.rs", "sched/plan/src/paper.rs"];
-const S_V: [Statement; 4] = [
+const S_V: [Statement; 5] = [
     agrees("Our plan is never worse than SALIENT, DUCATI or MorphGL's own algorithm, in 27 cells"),
     differs(
         "At best 2.76 times as fast as SALIENT (within a tenth)",
@@ -694,6 +778,7 @@ const S_V: [Statement; 4] = [
     ),
     agrees("At best 2.20 times as fast as DUCATI (within a tenth)"),
     agrees("Predicted seconds are 0.8 to 1.1 of those that MorphGL measured, on average"),
+    EXECUTED,
 ];
 
 pub(super) const ROWS: &[Row] = &[
@@ -746,7 +831,7 @@ the dataset's 128 values.",
     Row {
         id: "M:V",
         title: "epoch seconds on three machines, three models, three datasets",
-        how: &[How::Predicted],
+        how: BOTH,
         code: PLAN,
         statements: &S_V,
         note: FITTED,
@@ -755,7 +840,7 @@ the dataset's 128 values.",
     Row {
         id: "M:VI",
         title: "use of host, link and device",
-        how: &[How::Predicted],
+        how: BOTH,
         code: &["sched/plan/src/simulate.rs"],
         statements: &[
             agrees("SALIENT keeps the host busy and the device less than half of the time"),
@@ -766,14 +851,16 @@ the dataset's 128 values.",
                 "A route that batches by the device holds the link for all of batching and gathering in our model, whatever it \
 transfers; the paper measures bytes, of which DUCATI's caches save many.",
             ),
+            EXECUTED,
         ],
-        note: "SALIENT's two figures are fitted (see M:V); the others are predicted. GraphSAGE on Machine B.",
+        note: "SALIENT's two figures are fitted (see M:V); the others are predicted. GraphSAGE on Machine B. Use is the time in which a phase \
+holds a resource: neither performance counters nor NVML are read.",
         run: Some(table_vi),
     },
     Row {
         id: "M:VII",
         title: "buffers of MorphGL's plans",
-        how: &[How::Predicted],
+        how: BOTH,
         code: &["sched/plan/src/paper.rs", "sched/plan/src/policy/dual_buffer.rs"],
         statements: &[
             differs(
@@ -783,6 +870,7 @@ MorphGL's buffers are whole numbers beside 10.",
             ),
             agrees("The host's share is larger on Machine A than on C"),
             agrees("On each machine the host's share is larger on UK than on PA"),
+            EXECUTED,
         ],
         note: "Durations as for M:V; the buffer is ten times the host's share over the device's.",
         run: Some(table_vii),
@@ -799,12 +887,13 @@ MorphGL's buffers are whole numbers beside 10.",
     Row {
         id: "M:IX",
         title: "epoch seconds by device memory on Machine D",
-        how: &[How::Predicted],
+        how: BOTH,
         code: PLAN,
         statements: &[
             agrees("Faster than SALIENT and DUCATI with 12, 16 and 32 GB"),
             agrees("From 12 to 16 GB gains more than from 16 to 32 GB"),
             agrees("Predicted seconds are 0.8 to 1.1 of MorphGL's in each row"),
+            EXECUTED,
         ],
         note: "Fitted to SALIENT's and DUCATI's epochs and to the seconds of batching that the table states; gathering and training \
 divide the rest evenly, which is an assumption, and copying is that of UK on Machine B.",
@@ -813,12 +902,13 @@ divide the rest evenly, which is an assumption, and copying is that of UK on Mac
     Row {
         id: "M:X",
         title: "epoch seconds by cores per NPU on Machine E",
-        how: &[How::Predicted],
+        how: BOTH,
         code: PLAN,
         statements: &[
             agrees("Faster than both baselines at each ratio"),
             agrees("The fewer cores, the smaller the host's share"),
             agrees("Predicted seconds are 0.9 to 1.1 of MorphGL's"),
+            EXECUTED,
         ],
         note: "Fitted to SALIENT's and DUCATI's epochs; training takes 35.3 s of the epoch, derived from the first row; 8 s of \
 copying per epoch are an assumption.",
@@ -827,11 +917,12 @@ copying per epoch are an assumption.",
     Row {
         id: "M:1",
         title: "speed by cores per device, of the best",
-        how: &[How::Predicted],
+        how: BOTH,
         code: PLAN,
         statements: &[
             agrees("Both static bindings are slower than the dynamic one on some machines"),
             agrees("A static binding is up to 3.5 times as slow as on hardware that suits it"),
+            EXECUTED,
         ],
         note: "Durations of M:V for UK, GraphSAGE and Machine B; the workers' speed is proportional to their number, an assumption.",
         run: Some(figure_1),
@@ -839,25 +930,27 @@ copying per epoch are an assumption.",
     Row {
         id: "M:2",
         title: "contention and idleness by schedule",
-        how: &[How::Predicted, How::Executed],
+        how: BOTH,
         code: &["sched/plan/src/simulate.rs", "sched/plan/src/policy/interleaved.rs"],
         statements: &[
-            agrees("Executed epochs take what the performance model predicts (within a tenth; Section IV-B3)"),
+            EXECUTED,
             agrees("Two buffers are faster than one route by itself"),
             agrees("With two buffers an epoch takes less than 1.1 times the lower bound"),
         ],
-        note: "Durations of M:V for UK, GraphSAGE and Machine B; executed is a stand-in of Products on that machine as described.",
+        note: "Durations of M:V for UK, GraphSAGE and Machine B; executed are its plans, and a stand-in of Products on \
+that machine as described.",
         run: Some(figure_2),
     },
     Row {
         id: "M:3",
         title: "who waits in each category of systems",
-        how: &[How::Predicted],
+        how: BOTH,
         code: &["sched/plan/src/simulate.rs", "sched/report/src/timeline.rs"],
         statements: &[
             agrees("Where the host batches it bounds the epoch, and the device idles"),
             agrees("Where the device batches it bounds the epoch, and the host idles"),
             agrees("With both there is less idleness in all"),
+            EXECUTED,
         ],
         note: "Durations of M:V for UK, GraphSAGE and Machine A. `morphgl plan --timeline` draws such timelines.",
         run: Some(figure_3),
@@ -876,22 +969,23 @@ copying per epoch are an assumption.",
     ),
     Row {
         id: "M:6",
-        title: "distribution of the sizes of mini-batches",
-        how: &[How::Counted],
+        title: "distribution of the sizes of mini-batches, and of the seconds of sampling them",
+        how: &[How::Counted, How::Measured],
         code: &["sched/profile/src/measure.rs"],
         statements: &[agrees("Sizes vary little: the coefficient of variation is below a tenth")],
         note: "1,024 seeds as in the paper, on graphs that are smaller by the factors of their stand-ins, so that the sizes themselves \
-are smaller.",
+are smaller. The seconds of sampling are measured here; whatever else runs widens them.",
         run: Some(figure_6),
     },
     Row {
         id: "M:7",
         title: "the first division of the mini-batches (Equation 6)",
-        how: &[How::Predicted],
+        how: BOTH,
         code: &["sched/plan/src/paper.rs", "sched/plan/src/bound.rs"],
         statements: &[
             agrees("The planned epoch is within a tenth of the relaxed one"),
             agrees("Our lower bound is not above the relaxed epoch"),
+            EXECUTED,
         ],
         note: "Durations of M:V for GraphSAGE on Machine B.",
         run: Some(figure_7),
@@ -899,11 +993,12 @@ are smaller.",
     Row {
         id: "M:8",
         title: "use of the device over an epoch",
-        how: &[How::Predicted],
+        how: BOTH,
         code: &["sched/plan/src/simulate.rs"],
         statements: &[
             agrees("SALIENT uses the device less than half as much as DUCATI"),
             agrees("Our plan keeps the device busy"),
+            EXECUTED,
         ],
         note: "Durations of M:V for UK, GraphSAGE and Machine B.",
         run: Some(figure_8),
@@ -911,7 +1006,7 @@ are smaller.",
     Row {
         id: "M:9",
         title: "speed by 2 to 16 cores beside one RTX 3090",
-        how: &[How::Predicted],
+        how: BOTH,
         code: PLAN,
         statements: &[
             agrees("Our plan is at least as fast as both baselines with any number of cores"),
@@ -921,6 +1016,7 @@ are smaller.",
 overtakes earlier.",
             ),
             agrees("With few cores DUCATI is much faster than SALIENT"),
+            EXECUTED,
         ],
         note: "Durations of M:V for UK, GraphSAGE and Machine B; the workers' speed is proportional to their number, an assumption.",
         run: Some(figure_9),

@@ -8,12 +8,13 @@ use anyhow::Result;
 use morphgl_hotness::{PolicyKind, coverage, hottest};
 use morphgl_model_core::ModelKind;
 use morphgl_plan::{
-    Bytes, Candidate, Durations, GroupProblem, GroupTrainer, Hardware, LinkUser, Problem, Resource, RouteKeys,
-    SharedLink, group,
+    Bytes, Candidate, Durations, GroupProblem, GroupTrainer, Hardware, LinkUser, Plans, Problem, Resource, RouteKeys,
+    SharedLink, Strategy, group,
 };
 use morphgl_sim::MachineDescription;
 
 use self::ablation::{GRAPHS, Graph};
+use super::execution::{EXECUTED, Executed};
 use super::pair::{Pair, Route};
 use super::row::{Figure, How, Row, Shown, Verdict, agrees, differs};
 use super::setting::Setting;
@@ -78,8 +79,11 @@ fn table_2(setting: &Setting) -> Result<Shown> {
     Ok(Shown::new(figures, verdicts))
 }
 
-/// A pipeline of three stages in seconds of an epoch, each on the resource of this number.
-fn pipelined(stages: [(f64, usize); 3], batches: usize) -> f64 {
+/// Three stages in seconds of an epoch, each on the CPU (0), the link (1) or the device (2).
+type Stages = [(f64, usize); 3];
+
+/// The plans of three stages: one after the other, and pipelined.
+fn plans(stages: Stages, batches: usize) -> Plans {
     let resources = ["CPU", "Link", "Device"];
     let key = |text: &str| text.parse().expect("a key");
     let of = |i: usize| vec![resources[stages[i].1].to_string()];
@@ -98,20 +102,27 @@ fn pipelined(stages: [(f64, usize); 3], batches: usize) -> f64 {
     };
     let resources = resources.map(Resource::exclusive).to_vec();
     let problem = Problem::new(batches, resources, vec![route]).expect("the problem is valid");
-    morphgl_plan::plan(&problem).expect("there is no limit of memory").best().prediction.epoch_seconds
+    morphgl_plan::plan(&problem).expect("there is no limit of memory")
+}
+
+/// Seconds of an epoch of three stages in a pipeline, predicted and executed.
+fn pipelined(stages: Stages, batches: usize, executed: &mut Executed) -> Result<[f64; 2]> {
+    let plans = plans(stages, batches);
+    let plan = plans.best();
+    Ok([plan.prediction.epoch_seconds, executed.run(&plan.schedule)?.seconds])
 }
 
 fn table_3(_: &Setting) -> Result<Shown> {
     // 153,431 training nodes by 10,000.
     const BATCHES: usize = 16;
     let rows = [("CPU samples", [2.28, 2.84, 2.76], 7.88, 3.42, 0), ("GPU samples", [0.78, 2.69, 2.75], 6.22, 3.54, 2)];
-    let (mut figures, mut ours) = (Vec::new(), Vec::new());
+    let (mut figures, mut ours, mut executed) = (Vec::new(), Vec::new(), Executed::default());
     for (name, [sample, gather, train], total, pipeline, sampler) in rows {
-        let predicted = pipelined([(sample, sampler), (gather, 1), (train, 2)], BATCHES);
+        let [predicted, ran] = pipelined([(sample, sampler), (gather, 1), (train, 2)], BATCHES, &mut executed)?;
         figures.push(
             Figure::new(format!("{name}: one after the other"), "s").paper(total).predicted(sample + gather + train),
         );
-        figures.push(Figure::new(format!("{name}: pipelined"), "s").paper(pipeline).predicted(predicted));
+        figures.push(Figure::new(format!("{name}: pipelined"), "s").paper(pipeline).predicted(predicted).executed(ran));
         let [saved, of_paper] =
             [1.0 - predicted / (sample + gather + train), 1.0 - pipeline / total].map(|s| 100.0 * s);
         figures.push(Figure::new(format!("{name}: saved"), "%").paper(of_paper).predicted(saved));
@@ -122,20 +133,21 @@ fn table_3(_: &Setting) -> Result<Shown> {
         Verdict::new(ours[1].2 < ours[0].2, format!("{:.0}% beside {:.0}%", ours[1].2, ours[0].2)),
         Verdict::new(ours[1].0 > ours[0].0, format!("{:.2} s beside {:.2} s", ours[1].0, ours[0].0)),
         Verdict::new(off < 0.12, format!("within {:.0}%", 100.0 * off)),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
 
-/// Seconds of an epoch of the four cases, one step after the other: what each step takes by Table 2, with these hit rates of a
-/// static cache, by degree and by pre-sampling.
-fn cases(graph: &Graph, [by_degree, by_presampling]: [f64; 2]) -> [f64; 4] {
+/// Seconds of sampling, gathering and training in an epoch of the four cases, and where they are: what each step takes by Table 2,
+/// with these hit rates of a static cache, by degree and by pre-sampling.
+fn cases(graph: &Graph, [by_degree, by_presampling]: [f64; 2]) -> [Stages; 4] {
     let Graph { sample, collect, transfer, .. } = *graph;
-    let (gpu, training) = (ablation::GPU_SAMPLING * sample, graph.training());
+    let (cpu, gpu, train) = ((sample, 0), (ablation::GPU_SAMPLING * sample, 2), (graph.training(), 2));
     [
-        sample + collect + transfer + training,
-        gpu + transfer + training,
-        sample + (1.0 - by_degree) * (collect + transfer) + training,
-        gpu + (1.0 - by_presampling) * transfer + training,
+        [cpu, (collect + transfer, 1), train],
+        [gpu, (transfer, 1), train],
+        [cpu, ((1.0 - by_degree) * (collect + transfer), 1), train],
+        [gpu, ((1.0 - by_presampling) * transfer, 1), train],
     ]
 }
 
@@ -157,18 +169,27 @@ fn cache_hits(setting: &Setting, stand_in: &StandIn, topology: bool) -> Result<(
 fn figure_11(setting: &Setting) -> Result<Shown> {
     // GCN by DGL, DGL-UVA, PaGraph, GNNLab and NeutronOrch: Tables 6 and 7.
     let known = [("Wikipedia", [1669.1, 1209.2, 1362.3, 1152.4], 590.3), ("Products", [28.1, 21.8, 20.1, 10.5], 5.82)];
+    // Steps that follow each other take as long in any number of mini-batches.
+    const BATCHES: usize = 200;
     let fit = ablation::fitted(0.02);
     let (mut figures, mut first, mut fastest, mut faster) = (Vec::new(), 0, 0, Vec::new());
+    let mut executed = Executed::default();
     for ((name, stand_in, _), graph) in DATASETS.iter().zip(&GRAPHS) {
         let ([by_degree, _], _) = cache_hits(setting, stand_in, false)?;
         let ([_, by_presampling], _) = cache_hits(setting, stand_in, true)?;
-        let cases = cases(graph, [by_degree, by_presampling]);
+        let (mut cases, mut ran) = (cases(graph, [by_degree, by_presampling]).map(|stages| (stages, 0.0)), [0.0; 4]);
+        for ((stages, seconds), ran) in cases.iter_mut().zip(&mut ran) {
+            let plans = plans(*stages, BATCHES);
+            let plan = plans.best_of(Strategy::Sequential).expect("a baseline");
+            (*seconds, *ran) = (plan.prediction.epoch_seconds, executed.run(&plan.schedule)?.seconds);
+        }
+        let cases = cases.map(|(_, seconds)| seconds);
         let split = graph.pipelined(fit);
         let paper = known.iter().find(|k| k.0 == *name);
         for (i, (case, seconds)) in
             ["1 (DGL)", "2 (DGL-UVA)", "3 (PaGraph)", "4 (GNNLab)"].iter().zip(cases).enumerate()
         {
-            let figure = Figure::new(format!("{name}: case {case}"), "s").predicted(seconds);
+            let figure = Figure::new(format!("{name}: case {case}"), "s").predicted(seconds).executed(ran[i]);
             figures.push(match paper {
                 Some((_, of_paper, _)) => figure.paper(of_paper[i]),
                 None => figure,
@@ -190,6 +211,7 @@ fn figure_11(setting: &Setting) -> Result<Shown> {
         Verdict::new(dgl.0 > 1.0 && gnnlab.0 > 1.0, format!("{:.2} and {:.2} times at least", dgl.0, gnnlab.0)),
         Verdict::new(dgl.0 >= 2.36 * 0.75 && dgl.1 <= 4.91 * 1.25, format!("{:.1} to {:.1}", dgl.0, dgl.1)),
         Verdict::new(gnnlab.0 >= 1.2 * 0.75 && gnnlab.1 <= 1.96 * 1.25, format!("{:.1} to {:.1}", gnnlab.0, gnnlab.1)),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -207,11 +229,13 @@ fn figure_2(setting: &Setting) -> Result<Shown> {
         ("4: both on the GPU", [(gpu, 2), (missed, 1), (train, 2)], 0.0),
     ];
     let (mut figures, mut device, mut host) = (Vec::new(), Vec::new(), Vec::new());
+    let mut executed = Executed::default();
     for (name, stages, on_host) in cases {
         let serial: f64 = stages.iter().map(|s| s.0).sum();
         let on_device: f64 = stages.iter().filter(|s| s.1 == 2).map(|s| s.0).sum();
         figures.push(Figure::new(format!("case {name}: epoch"), "s").predicted(serial));
-        figures.push(Figure::new(format!("case {name}, pipelined"), "s").predicted(pipelined(stages, BATCHES)));
+        let [predicted, ran] = pipelined(stages, BATCHES, &mut executed)?;
+        figures.push(Figure::new(format!("case {name}, pipelined"), "s").predicted(predicted).executed(ran));
         figures.push(Figure::new(format!("case {name}: device busy"), "%").predicted(100.0 * on_device / serial));
         figures.push(Figure::new(format!("case {name}: host busy"), "%").predicted(100.0 * on_host / serial));
         device.push(100.0 * on_device / serial);
@@ -222,6 +246,7 @@ fn figure_2(setting: &Setting) -> Result<Shown> {
         Verdict::new(device[0] < 45.0, format!("{:.0}%", device[0])),
         Verdict::new(device[1] < 65.0 && device[2] < 65.0, format!("{:.0}% and {:.0}%", device[1], device[2])),
         Verdict::new(one_sided, "in four cases"),
+        executed.verdict(),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -533,14 +558,17 @@ fn figure_9(_: &Setting) -> Result<Shown> {
 }
 
 fn figure_5(_: &Setting) -> Result<Shown> {
-    let batches = 100;
-    let ideal = pipelined([(1.0, 0), (1.0, 1), (1.0, 2)], batches);
-    let actual = pipelined([(1.0, 2), (1.0, 1), (1.0, 2)], batches);
+    let (batches, mut executed) = (100, Executed::default());
+    let mut of = |stages| pipelined(stages, batches, &mut executed);
+    let ideal = of([(1.0, 0), (1.0, 1), (1.0, 2)])?;
+    let actual = of([(1.0, 2), (1.0, 1), (1.0, 2)])?;
     let figures = vec![
-        Figure::new("three resources", "s").predicted(ideal),
-        Figure::new("two of three steps on one resource", "s").predicted(actual),
+        Figure::new("three resources", "s").predicted(ideal[0]).executed(ideal[1]),
+        Figure::new("two of three steps on one resource", "s").predicted(actual[0]).executed(actual[1]),
     ];
-    Ok(Shown::new(figures, vec![Verdict::new(actual > 1.8 * ideal, format!("{:.2} times as long", actual / ideal))]))
+    let factor = actual[0] / ideal[0];
+    let verdicts = vec![Verdict::new(factor > 1.8, format!("{factor:.2} times as long")), executed.verdict()];
+    Ok(Shown::new(figures, verdicts))
 }
 
 fn figure_4(setting: &Setting) -> Result<Shown> {
@@ -684,12 +712,13 @@ link.",
     Row {
         id: "N:T3",
         title: "steps of an epoch with sampling by CPU or GPU, and pipelined",
-        how: &[How::Predicted],
+        how: &[How::Predicted, How::Executed],
         code: &["sched/plan/src/simulate.rs"],
         statements: &[
             agrees("Pipelining saves less where the GPU samples"),
             agrees("Pipelined, sampling by the GPU is slower than by the CPU"),
             agrees("Predicted seconds are within 12% of the measured ones"),
+            EXECUTED,
         ],
         note: "The steps are the table's; the pipelined epoch is predicted, with 16 mini-batches, and nothing is fitted to it.",
         run: Some(table_3),
@@ -747,12 +776,13 @@ mini-batch costs besides its sizes is a launch of 80 us in the formulas.",
     Row {
         id: "N:2",
         title: "use of CPU and GPU, and epoch seconds, of four cases",
-        how: &[How::Predicted, How::Counted],
+        how: &[How::Predicted, How::Executed, How::Counted],
         code: &["sched/plan/src/simulate.rs"],
         statements: &[
             agrees("With sampling and gathering on the CPU the device is mostly idle"),
             agrees("With one of them on the CPU it is used less than 65%"),
             agrees("In each case one side is used little"),
+            EXECUTED,
         ],
         note: "Steps by Table 3; the cache's hit rate is counted on the stand-in of Reddit.",
         run: Some(figure_2),
@@ -775,9 +805,9 @@ mini-batch costs besides its sizes is a launch of 80 us in the formulas.",
     Row {
         id: "N:5",
         title: "pipelines, ideal and with a shared resource",
-        how: &[How::Predicted],
+        how: &[How::Predicted, How::Executed],
         code: &["sched/plan/src/simulate.rs"],
-        statements: &[agrees("Two of three equal steps on one resource nearly double the epoch")],
+        statements: &[agrees("Two of three equal steps on one resource nearly double the epoch"), EXECUTED],
         note: "Three steps of equal length.",
         run: Some(figure_5),
     },
@@ -840,7 +870,7 @@ mini-batch costs besides its sizes is a launch of 80 us in the formulas.",
     Row {
         id: "N:11",
         title: "epoch seconds of cases 1 to 4 and of the layer split",
-        how: &[How::Predicted, How::Counted],
+        how: &[How::Predicted, How::Executed, How::Counted],
         code: SPLIT,
         statements: &[
             agrees("Case 1 is the slowest on each dataset"),
@@ -851,6 +881,7 @@ mini-batch costs besides its sizes is a launch of 80 us in the formulas.",
                 "The fit is to gains over a baseline whose GPU samples; DGL, whose CPU does, is slower than that on every dataset.",
             ),
             agrees("By 1.20 to 1.96 times over GNNLab (both ends within a quarter)"),
+            EXECUTED,
         ],
         note: "Steps by Table 2, of which sampling by the GPU is 0.34 of the CPU's (Table 3); hit rates of caches by degree (case 3) \
 and by pre-sampling (case 4) are counted on stand-ins, for the rows that 16 GB hold beside four mini-batches and, in case 4, the \

@@ -1,8 +1,10 @@
 //! A table or figure of a paper: what it shows, how ours is made, and the statements that are checked.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use morphgl_report::LineChart;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::setting::Setting;
 
@@ -40,7 +42,11 @@ impl How {
             "by the formulas of [machines.md](machines.md) for the paper's machine, on mini-batches counted on a stand-in; nothing is fitted",
         ),
         (Self::Counted, "exact counts on a stand-in"),
-        (Self::Executed, "executed on the simulated accelerator, by threads and mini-batches that are real"),
+        (
+            Self::Executed,
+            "executed in simulated time on the simulated accelerator, by threads and mini-batches that are real: plans of predicted \
+durations, each of which varies by 5% around its mean (an assumption); or trained by `--machine` on a stand-in, with figures of its own",
+        ),
         (Self::Measured, "measured on this machine's CPU"),
         (Self::Drawing, "a drawing of a design, which ours has as code"),
         (Self::Absent, "not to be had here, for the reason that the note gives"),
@@ -125,6 +131,48 @@ impl Row {
     pub(crate) fn how(&self) -> String {
         self.how.iter().map(|how| how.word()).collect::<Vec<_>>().join(", ")
     }
+
+    /// What a run needs: nothing but the program for arithmetic and plans, else cores, and memory as the recorded run has it.
+    pub(crate) fn needs(&self) -> String {
+        let is_alone = |how: &How| matches!(how, How::Derived | How::Predicted);
+        if self.run.is_none() || self.how.iter().all(is_alone) {
+            return "nothing".into();
+        }
+        let cores = if self.how.contains(&How::Measured) { "CPU, idle but for it" } else { "CPU" };
+        self.recorded().map_or(cores.into(), |recorded| format!("{cores}, {:.1} GB", recorded.memory_gb))
+    }
+
+    /// What a run took, and held, in the recorded run; `None` where nothing is run, or it was not recorded.
+    pub(crate) fn recorded(&self) -> Option<Recorded> {
+        self.run?;
+        record().rows.get(self.id).copied()
+    }
+
+    /// Seconds of the recorded run, in words.
+    pub(crate) fn time(&self) -> String {
+        self.recorded().map_or(String::new(), |recorded| format!("{:.1} s", recorded.seconds))
+    }
+}
+
+/// A run of all rows, which `morphgl reproduce --all --out DIR` writes as `DIR/record.json`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) rows: BTreeMap<String, Recorded>,
+}
+
+/// What a row took, of a process that ran it alone, but for the start of the program.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    pub(crate) seconds: f64,
+    /// Peak memory of the process, in GB.
+    pub(crate) memory_gb: f64,
+}
+
+/// The recorded run.
+pub(crate) fn record() -> Record {
+    serde_json::from_str(include_str!("record.json")).expect("record.json is a record")
 }
 
 /// A figure of the paper beside ours.

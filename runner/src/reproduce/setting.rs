@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{Fanouts, NeighborSettings, SamplerSettings, Sampling};
 
 use super::stand_in::StandIn;
 use super::workload::Workload;
 use crate::RunContext;
-use crate::session::{PlanChoice, Sampled, Session, SessionConfig};
+use crate::session::{Sampled, Session, SessionConfig};
 
 /// What rows are made with.
 #[derive(Debug)]
@@ -57,23 +57,39 @@ impl Setting {
         Sampled::by(&self.context, self.graph(stand_in)?, SamplerSettings { batch_size, ..sampling.into() })
     }
 
-    /// A session that trains GraphSAGE on a stand-in with its features, by this number of seeds of the smaller graph; on a described
-    /// machine, or on this one.
+    /// A session that trains an epoch of GraphSAGE on a stand-in with its features, by this number of seeds of the smaller graph, on
+    /// this machine and by the best plan, but for what `set` sets.
     pub(crate) fn session(
         &self,
         stand_in: &StandIn,
-        (fanouts, batch_size): (&str, usize),
-        machine: Option<&str>,
-        plan: PlanChoice,
+        sampler: (&str, usize),
+        set: impl FnOnce(&mut SessionConfig),
     ) -> Result<Session> {
+        let (fanouts, batch_size) = sampler;
         let mut config = SessionConfig::default();
-        config.planning.machine = machine.map(PathBuf::from);
         config.planning.batch.fanouts = Some(fanouts.parse()?);
         config.planning.batch.batch_size = Some(batch_size);
         config.training.epochs = Some(1);
-        config.training.plan = plan;
+        set(&mut config);
         // Nobody watches it: its row is what is shown.
         Ok(Session::new(RunContext::new()?, config).on(self.graph_with(stand_in, stand_in.dim)?))
+    }
+
+    /// Seconds of an epoch on a described machine, predicted and executed in simulated time: as [`Setting::session`].
+    pub(crate) fn executed(
+        &self,
+        stand_in: &StandIn,
+        sampler: (&str, usize),
+        machine: &str,
+        set: impl FnOnce(&mut SessionConfig),
+    ) -> Result<[f64; 2]> {
+        let on_machine = |config: &mut SessionConfig| {
+            config.planning.machine = Some(PathBuf::from(machine));
+            set(config);
+        };
+        let run = self.session(stand_in, sampler, on_machine)?.train()?;
+        let epoch = run.report.epochs.last().context("no epoch was trained")?;
+        Ok([epoch.predicted_seconds, epoch.seconds])
     }
 
     /// Mini-batches of a stand-in, by fanouts and the paper's seeds per mini-batch, at the paper's size.

@@ -181,7 +181,8 @@ fn figure_9(setting: &Setting) -> Result<Shown> {
 
 fn figure_10(setting: &Setting) -> Result<Shown> {
     let percents = [0.0, 1.0, 5.0, 10.0, 25.0];
-    let served = served(setting, &PA, "12,12,12", &[WEIGHTED], &percents)?.remove(0);
+    let mut by_policy = served(setting, &PA, "12,12,12", &POLICIES.map(|p| p.1), &percents)?;
+    let served = by_policy.pop().expect("weighted reverse PageRank is the last one");
     let (mut figures, mut seconds) = (Vec::new(), Vec::new());
     for (percent, hit) in percents.iter().zip(&served) {
         let (epochs, bytes) = epochs(setting, &PA, "12,12,12", *hit)?;
@@ -190,6 +191,14 @@ fn figure_10(setting: &Setting) -> Result<Shown> {
         figures.push(Figure::new(format!("{percent}% on the device: over the link"), "GB").here(bytes[1] / 1e9));
         figures.push(Figure::new(format!("{percent}% on the device: epoch"), "s").predicted(epochs[2]));
         seconds.push(epochs[2]);
+    }
+    for ((policy, _), hits) in POLICIES.iter().zip(&by_policy) {
+        for (percent, hit) in percents.iter().zip(hits) {
+            let (_, bytes) = epochs(setting, &PA, "12,12,12", *hit)?;
+            figures.push(
+                Figure::new(format!("{percent}% on the device by {policy}: over the link"), "GB").here(bytes[1] / 1e9),
+            );
+        }
     }
     let less = |i: usize| 100.0 * (1.0 - seconds[i] / seconds[0]);
     figures.push(Figure::new("5% on the device: less time", "%").paper(33.0).predicted(less(2)));
@@ -221,7 +230,15 @@ fn figure_11(setting: &Setting) -> Result<Shown> {
         let load = Load { kind: ModelKind::Sage, hidden: 256, value: 2.0, id: 8.0, row_hits: *hit, list_hits: 1.0 };
         let phases = Phases::of(&workload, &shared, load);
         // Of n devices that hold the rows one by one, a device reads n - 1 of n from its peers.
-        let of_peers = hit * workload.feature_bytes(2.0) * (devices - 1.0) / devices / peers;
+        let rows = workload.feature_bytes(2.0);
+        let peer_bytes = hit * rows * (devices - 1.0) / devices;
+        let of_peers = peer_bytes / peers;
+        let all = workload.batches as f64 / 1e9;
+        for (tier, bytes) in
+            [("own memory", hit * rows / devices), ("peers", peer_bytes), ("the host", (1.0 - hit) * rows)]
+        {
+            figures.push(Figure::new(format!("{percent}% on the devices: read from {tier}"), "GB").here(all * bytes));
+        }
         let step = phases.gathering + of_peers + phases.training;
         let host = phases.host_sampling / machine.host.cores as f64;
         let epoch = |per_batch: f64| workload.batches as f64 * per_batch;
@@ -463,4 +480,16 @@ than the dataset (T:7).",
         note: "Stand-in of MAG240M, 25,15 neighbours; the topology is spread over the devices, which sample at their own speed.",
         run: Some(figure_11),
     },
+    Row::drawing(
+        "T:12",
+        "memory of the host that processes register",
+        &["transfer/cuda/src/pinning.rs"],
+        "Of the appendix. One process has all devices, and registers the memory once.",
+    ),
+    Row::drawing(
+        "T:13",
+        "memory of peers that processes share",
+        &["transfer/cuda-pcie/src/pool.rs"],
+        "Of the appendix. One process has all devices, so that no handle is exchanged.",
+    ),
 ];

@@ -402,7 +402,7 @@ process follow each other.",
         code: GROUP,
         statements: &[agrees("The CPU is used much more"), agrees("The host's memory moves more bytes per second")],
         note: "MAG240M on Platform 2. The formulas keep a resource busy at its full speed, so that shares of time are higher than \
-measured ones.",
+measured ones. Neither performance counters nor NVML are read.",
         run: Some(table_4),
     },
     Row::drawing("U:1", "the standard protocol", &["runner/src/train.rs"], "One trainer."),

@@ -29,6 +29,8 @@ pub(crate) struct Workload {
     pub(crate) layers: Vec<Layer>,
     /// Input nodes and edges of each counted mini-batch.
     pub(crate) sizes: Vec<[f64; 2]>,
+    /// Seconds in which one thread of this machine sampled each of them.
+    pub(crate) seconds: Vec<f64>,
     seeds: f64,
 }
 
@@ -41,12 +43,13 @@ impl Workload {
         let stride = (whole / COUNTED).max(1);
         let mut worker = batching.worker(1)?;
         let mut layers: Vec<Layer> = Vec::new();
-        let mut sizes = Vec::new();
+        let (mut sizes, mut seconds) = (Vec::new(), Vec::new());
         for i in 0..COUNTED {
             let position = i * stride;
             let id = BatchId { epoch: (position / whole) as u32, index: (position % whole) as u32 };
-            let batch = worker.prepare(id, None)?.wait()?.0;
+            let (batch, took) = worker.prepare(id, None)?.wait()?;
             let batch = batch.host()?;
+            seconds.push(took.as_secs_f64());
             layers.resize(batch.blocks.len(), Layer::default());
             for (layer, block) in layers.iter_mut().zip(&batch.blocks) {
                 let of = |n: usize| n as f64 * stand_in.scale / COUNTED as f64;
@@ -57,7 +60,7 @@ impl Workload {
             sizes.push([batch.input_nodes.len(), batch.num_edges()].map(|n| n as f64 * stand_in.scale));
         }
         let batches = stand_in.batches(seeds);
-        Ok(Self { stand_in: *stand_in, batches, layers, sizes, seeds: seeds as f64 })
+        Ok(Self { stand_in: *stand_in, batches, layers, sizes, seconds, seeds: seeds as f64 })
     }
 
     /// Mean input nodes per mini-batch.

@@ -22,6 +22,7 @@ struct Inner {
     config: Config,
     /// The machine that the device is of, where it is described; its time is then virtual.
     machine: Option<MachineDescription>,
+    is_virtual: bool,
     resources: Resources,
     memory: Arc<Memory>,
 }
@@ -59,9 +60,20 @@ impl Device {
         Self::of(place, Config::instant(usize::MAX), Some(machine))
     }
 
+    /// A new, unshared device at `place` in virtual time: an operation returns when its real work is done, with its configured
+    /// duration.
+    pub fn in_virtual_time(place: Place, config: Config) -> Self {
+        Self::with_time(place, config, None, true)
+    }
+
     fn of(place: Place, config: Config, machine: Option<MachineDescription>) -> Self {
+        let is_virtual = machine.is_some();
+        Self::with_time(place, config, machine, is_virtual)
+    }
+
+    fn with_time(place: Place, config: Config, machine: Option<MachineDescription>, is_virtual: bool) -> Self {
         let memory = Arc::new(Memory::new(config.memory));
-        Self(Arc::new(Inner { place, config, machine, resources: Resources::default(), memory }))
+        Self(Arc::new(Inner { place, config, machine, is_virtual, resources: Resources::default(), memory }))
     }
 
     /// The process-wide device of this place and configuration, shared while any handle exists, so that operators that are
@@ -98,9 +110,9 @@ impl Device {
         &self.0.config
     }
 
-    /// Whether its time is virtual: that of a described machine.
+    /// Whether its time is virtual: that of a described machine, or as it was made ([`Device::in_virtual_time`]).
     pub fn is_virtual(&self) -> bool {
-        self.0.machine.is_some()
+        self.0.is_virtual
     }
 
     /// Seconds by the description of the machine, and of this device of it; 0 where durations are configured.
@@ -197,11 +209,14 @@ impl Device {
         let since = held.iter().map(|guard| guard.since).max().expect("its own resources");
         self.fail(operation, stop)?;
         let (value, seconds) = run()?;
-        if self.is_virtual() {
+        if self.0.machine.is_some() {
             // What is longer than 500 years is that.
             return Ok((value, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)));
         }
         let duration = self.config().duration(work, id).mul_f64(part);
+        if self.is_virtual() {
+            return Ok((value, duration));
+        }
         self.0.resources.sleep_until(since + duration, stop).map_err(closed)?;
         Ok((value, since.elapsed()))
     }
