@@ -200,6 +200,16 @@ pub trait Training: ModelState {
         Ok(accumulating.then(stepping))
     }
 
+    /// Takes the steps that [`Training::train`] has left behind, so that parameters and optimizer state are those after every mini-batch
+    /// trained so far. Only a trainer whose gradients may be stale leaves any.
+    ///
+    /// # Errors
+    ///
+    /// As [`Training::step`]; another trainer of the group has failed.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Maximum number of pending mini-batches of [`Training::train`]. With two, a device has the next step in its stream when a
     /// step ends; with one it idles until the host submits the next. One is right where the host itself computes.
     fn queue_depth(&self) -> usize {

@@ -64,6 +64,7 @@ training_wrapper! {
         fn accumulate_last(batch: &MiniBatch, complete: GradientReady<'_>) -> Result<Handle<Score>>;
         fn step() -> Result<Handle<()>>;
         fn train(batch: &MiniBatch) -> Result<Handle<Score>>;
+        fn settle() -> Result<()>;
         fn first_layer(batch: &HostBatch, rows: &mut Vec<f32>, inputs: &mut [Vec<f32>]) -> Option<Result<()>>;
         fn score(batch: &MiniBatch) -> Result<Handle<Score>>;
         fn outputs(batch: &MiniBatch) -> Result<Handle<Vec<f32>>>;

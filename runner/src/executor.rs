@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
+use morphgl_group::StalenessCounts;
 use morphgl_layer_split::SplitStatistics;
 use morphgl_model_core::{Confusion, ScoreKind, count_reduction};
 use morphgl_plan::{Drift, PaceHistory, Plan, Plans, Problem, Replanned, Replanner, Schedule};
@@ -216,6 +217,14 @@ impl Executor {
     /// What layer-split training has computed beside training; `None` where training is exact.
     pub fn split_statistics(&self) -> Option<&SplitStatistics> {
         self.split.as_ref().map(|(statistics, _)| statistics)
+    }
+
+    /// How stale gradients of devices with roles were; `None` where training is synchronous.
+    pub(crate) fn stale_gradients(&self) -> Option<&StalenessCounts> {
+        match &self.inner {
+            Inner::Roles(devices) => devices.staleness.as_ref(),
+            Inner::Scheduled(_) => None,
+        }
     }
 
     /// Predicted seconds of epoch `epoch` by the plan in force, at the pace of its routes.

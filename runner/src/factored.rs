@@ -10,7 +10,10 @@ use anyhow::{Result, bail};
 use morphgl_execute::{
     Control, EpochReport, Event, RolesDevice, RolesExecutor, Settings as ExecutorSettings, Stop, TrainingState,
 };
-use morphgl_group::{AllReduceHook, BUCKET_BYTES, GroupMember, SeedShare, VirtualSteps, Weights, join};
+use morphgl_group::{
+    AllReduceHook, BUCKET_BYTES, GroupMember, SeedShare, StaleMember, StalenessCounts, VirtualSteps, Weights, join,
+    join_stale,
+};
 use morphgl_plan::{RolesSchedule, Time};
 use morphgl_registry::{Key, Operators, Place, RouteOperators, VirtualClock};
 
@@ -31,6 +34,8 @@ pub(crate) struct FactoredExecutor {
     messages: Receiver<Message>,
     /// In virtual time, the instant that stands for its beginning.
     origin: Option<Instant>,
+    /// Where gradients may be stale, how many were how stale.
+    pub(crate) staleness: Option<StalenessCounts>,
 }
 
 impl FactoredExecutor {
@@ -53,6 +58,7 @@ impl FactoredExecutor {
         let (all_reduce, origin) = (Duration::from_secs_f64(factored.problem.all_reduce), Instant::now());
         let how = if is_virtual { format!("simulated, {} per step", Time(factored.problem.all_reduce)) } else { how };
         let (sender, messages) = mpsc::channel();
+        let staleness = (schedule.staleness > 0).then(|| StalenessCounts::new(schedule.staleness));
         let mut exchanges = exchanges.into_iter();
         let mut devices = Vec::new();
         for mut device in divide(std::mem::take(&mut job.operators), factored, &schedule)? {
@@ -66,6 +72,13 @@ impl FactoredExecutor {
                         let _ = sender.send(Message::Added(rank, id, from, to));
                     }
                 }));
+                if let Some(counts) = staleness.clone() {
+                    let ended = is_virtual.then(|| Arc::clone(&device.ended));
+                    let member = StaleMember { exchange, counts, observe: Some(observe), ended };
+                    device.training = Some(join_stale(trainer, member));
+                    devices.push(device);
+                    continue;
+                }
                 let clock = device.clock.clone();
                 let member = GroupMember {
                     exchange,
@@ -90,7 +103,7 @@ impl FactoredExecutor {
         let abort = Box::new(move |why: &str| abort_handles.iter().for_each(|handle| handle.abort(why)));
         let roles = RolesExecutor::new(devices, &schedule, Arc::new(share_of), abort, settings.limit)?;
         let roles = if is_virtual { roles.in_virtual_time(all_reduce) } else { roles };
-        Ok(Self { roles, exchange: how, messages, origin: is_virtual.then_some(origin) })
+        Ok(Self { roles, exchange: how, messages, origin: is_virtual.then_some(origin), staleness })
     }
 
     /// Gives all trainers this state.
@@ -133,7 +146,8 @@ fn divide(operators: Operators, factored: &Factored, schedule: &RolesSchedule) -
     let resources = factored.plan.prediction.utilisation.iter().map(|used| used.resource.clone());
     let device = |(place, resource): (&Place, String)| {
         let (place, clock) = (place.clone(), VirtualClock::default());
-        RolesDevice { place, resource, batching: None, transferring: Vec::new(), training: None, clock }
+        let ended = Arc::default();
+        RolesDevice { place, resource, batching: None, transferring: Vec::new(), training: None, clock, ended }
     };
     let mut devices: Vec<RolesDevice> = places.iter().zip(resources).map(device).collect();
     for RouteOperators { route, batching, transferring } in routes {

@@ -65,7 +65,7 @@ pub(crate) use statistics::median;
 pub use steps::{Partitioner, Profiler, Scheduler};
 pub use stopping::{Bound, TrainOptions};
 pub use train::{Best, Checkpointer, Progress, StopReason, TrainReport, Trainer};
-pub use unified::{GroupProfile, Shares, Unified, UnifiedTrainer};
+pub use unified::{GroupProfile, LinkUse, Shares, Unified, UnifiedTrainer};
 
 pub use morphgl_execute::{
     Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop, TrainingState,

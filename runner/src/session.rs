@@ -99,7 +99,9 @@ impl Session {
     pub fn plan(&self) -> anyhow::Result<Measured> {
         let (own, _) = self.here()?;
         let (dataset, config) = own.planned().open(&own.context)?;
-        let split = own.config.planning.split.allowed(None, &own.context)?;
+        let of_roles = Some(&own.config.training.plan).filter(|plan| **plan == PlanChoice::Factored);
+        let split = own.config.planning.split.allowed(of_roles, &own.context)?;
+        let staleness = own.config.planning.split.of_gradients(&own.config.training.plan);
         let shares = Some(own.config.training.shares.unwrap_or_default());
         let (group, roles) = match own.config.training.plan {
             PlanChoice::Auto | PlanChoice::File(_) => (shares, config.operators.transferring.is_none()),
@@ -107,7 +109,7 @@ impl Session {
             PlanChoice::Factored => (None, true),
             PlanChoice::Strategy(_) => (None, false),
         };
-        let wanted = Wanted { evaluates: true, group, roles, split, ..Wanted::default() };
+        let wanted = Wanted { evaluates: true, group, roles, staleness, split, ..Wanted::default() };
         let config = crate::JobConfig { every_device: group.is_some() || roles, roles, ..config };
         own.planned().measure(&own.context, &dataset, config, wanted)
     }
@@ -213,6 +215,8 @@ impl Session {
             examples: learned.examples,
             ..Learned::of(&configured.job.spec.model)
         });
-        Planned { options, source: self.source(), batch: self.batch(), learned }
+        // With roles gradients are stale, and no layers are split.
+        let splits_layers = options.split.allow_staleness > 0 && self.config.training.plan != PlanChoice::Factored;
+        Planned { options, source: self.source(), batch: self.batch(), learned, splits_layers }
     }
 }

@@ -1,5 +1,6 @@
 //! The unified mode: trainers at several places share every step (unified-cpu-gpu-protocol §4).
 
+mod links;
 mod plan;
 
 use std::cmp::Ordering;
@@ -25,6 +26,7 @@ use crate::build::keep_one_of_each;
 use crate::engine::Ends;
 use crate::{Job, OperatorBuilder};
 
+pub use links::LinkUse;
 pub(crate) use plan::all_reduce_seconds;
 pub use plan::{GroupProfile, Shares, Unified, UnifiedTrainer};
 

@@ -543,6 +543,13 @@ fn devices_have_roles() {
         let resumed = devices.json(&["train", "--resume", &name, "--epochs", "4"], &[]);
         assert_eq!(losses(&resumed)[..3], losses(&factored)[..]);
     }
+    // Gradients may be stale: other losses, within what three epochs of three steps make of them, and the bound in the result.
+    let stale = devices.json(&[&roles[..], &["--allow-staleness", "1"]].concat(), &[]);
+    let of = &stale["stale_gradients"];
+    let shares: u64 = of["shares"].as_array().expect("a list").iter().map(amount).sum();
+    assert!(of["bound"] == 1 && shares > 0, "{of}");
+    let apart = apart(&stale, &alone);
+    assert!(apart < 0.2, "{apart:e}: {:?}", losses(&stale));
     let refused = devices.with(1).run(&roles, &[]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && error.contains("--plan factored"), "{error}");

@@ -6,6 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use morphgl::LinkUse;
+use morphgl_profile::{LinkProfile, LinkShare};
+use morphgl_report::{Bar, Lane, Timeline, Work};
 use morphgl_sim::NAMED;
 use serde_json::Value;
 use support::Bench;
@@ -58,6 +61,14 @@ fn a_plan_for_eight_devices_has_a_timeline_and_a_report_that_say_what_they_are()
     for words in ["simulated machine eight-v100", "nothing was measured", "unified", "NVIDIA V100, simulated"] {
         assert!(page.contains(words), "{words:?} is in the report");
     }
+    let links = bench.json(&["plan", "--machine", "eight-v100"])["unified"]["links"].clone();
+    for (link, name) in links.as_array().expect("a list").iter().zip(["switch0", "switch1"]) {
+        assert_eq!(link["link"]["name"], name, "{links}");
+        assert!(link["share"].as_f64().is_some_and(|share| share > 0.0 && share <= 1.0), "{links}");
+        assert!(text.contains(&format!("link {name}, shared by sim:")), "{text}");
+        assert!(page.contains(&format!("{name}, shared by sim:")), "{name} is among the resources");
+    }
+    assert_eq!(links.as_array().map(Vec::len), Some(2), "{links}");
     let list = bench.text(&["plan", "--machine", "list"]);
     assert!(NAMED.iter().all(|(name, _)| list.contains(name)), "{list}");
 }
@@ -108,6 +119,18 @@ fn training_is_executed_in_simulated_time_as_planned_and_says_so() {
         assert!(!dir.join("model.safetensors").exists(), "nothing was learned");
         let page = fs::read_to_string(dir.join("report.html")).expect("written");
         assert!(page.contains("simulated"), "{plan}: the report is marked");
+        if plan == "unified" {
+            // Predicted and executed use of each link, which differ as the mini-batches do.
+            let (_, of_link) = page.split_once("switch1, shared by sim:4").expect("a link among the resources");
+            let digits = |text: &str| text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>();
+            let values =
+                of_link.split(r#"class="value">"#).skip(1).map(|text| digits(text).parse::<f64>().expect("a figure"));
+            let [predicted, executed] = values.take(2).collect::<Vec<_>>()[..] else {
+                panic!("two figures: {of_link}")
+            };
+            // These copies are latencies, which the prediction has one after another, and simulated devices beside each other.
+            assert!(executed > 0.0 && executed <= predicted + 1.0, "{executed}%, predicted {predicted}%");
+        }
     }
 }
 
@@ -189,4 +212,38 @@ fn the_documents_table_is_that_of_the_files() {
     let text = fs::read_to_string(document).expect("there");
     let table = morphgl_sim::table();
     assert!(text.ends_with(&table), "docs/machines.md has to end with\n{table}");
+}
+
+/// Copies by two devices from 0 to 2 and from 1 to 3 of 4 seconds, and other work on the same devices throughout.
+#[test]
+fn phases_at_once_take_all_of_a_link_at_most() {
+    let lane =
+        |name: &str, resource: &str| Lane { name: name.to_string(), resource: resource.to_string(), simulated: false };
+    let bar = |lane: usize, start: f64, end: f64| Bar {
+        work: Work::Transferring,
+        batch: 0,
+        epoch: 0,
+        route: 0,
+        start,
+        end,
+        lanes: vec![lane],
+    };
+    let lanes = [("cuda:0: PCIe:0", "PCIe:0"), ("cuda:1: PCIe:1", "PCIe:1"), ("cuda:0: CUDA:0", "CUDA:0")];
+    let timeline = Timeline {
+        lanes: lanes.map(|(name, resource)| lane(name, resource)).to_vec(),
+        activities: vec![bar(0, 0.0, 2.0), bar(1, 1.0, 3.0), bar(2, 0.0, 4.0)],
+        ..Timeline::default()
+    };
+    let link = |fraction: f64| {
+        let user = |i: u32| LinkShare {
+            place: format!("cuda:{i}").parse().expect("a place"),
+            resource: format!("PCIe:{i}"),
+            fraction,
+        };
+        LinkUse { link: LinkProfile { name: "switch".to_string(), users: vec![user(0), user(1)] }, share: 0.0 }
+    };
+    let executed = |fraction: f64| link(fraction).executed(&timeline).expect("it has activities");
+    assert!((executed(1.0) - 0.75).abs() < 1e-12, "in use from 0 to 3");
+    assert!((executed(0.6) - (0.6 + 1.0 + 0.6) / 4.0).abs() < 1e-12);
+    assert_eq!(link(1.0).executed(&Timeline::default()), None);
 }

@@ -251,3 +251,79 @@ fn roles_on_a_described_machine_are_executed_as_planned() {
     bench.text(&["train", "--resume", "resumed", "--epochs", "3", "--quiet"]);
     assert_eq!(rows(&bench.path().join("resumed")), first);
 }
+
+/// Gradients that may be stale hide the all-reduce, by prediction and in virtual time; the run says how stale they were, and repeats to
+/// the bit. The bound is not taken by plans that have no use for it.
+#[test]
+fn stale_gradients_hide_the_all_reduce() {
+    let bench = Bench::new();
+    bench.small();
+    // An all-reduce of two trainers is two latencies, and a step takes each of them about as long.
+    let text = "name = \"slow links\"\n[host]\ncores = 8\nmemory_gb = 64\nbandwidth_gb_per_s = 60\nsampling_m_edges_per_s = 1\n\
+                gflop_per_s = 10\n[[link]]\nname = \"l\"\ngb_per_s = 20\nlatency_us = 100\n[[device]]\nname = \"d\"\ncount = 3\n\
+                link = \"l\"\nmemory_gb = 16\nbandwidth_gb_per_s = 100\ntflop_per_s = 0.00007\nsampling_m_edges_per_s = 400.0\n";
+    fs::write(bench.path().join("slow.toml"), text).expect("room on the disk");
+    let machine = [&THREE[..10], &["slow.toml", "--quiet"]].concat();
+    let train = |more: &[&str]| {
+        bench.json(&[&["train"], &machine[..], &["--plan", "factored", "--epochs", "2"], more].concat())
+    };
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let predicted = |json: &Value| number(&json["factored"]["roles"]["epoch_seconds"]);
+    let fresh = train(&[]);
+    assert_eq!(fresh["stale_gradients"], Value::Null);
+    let stale = train(&["--allow-staleness", "2", "--run", "stale"]);
+    assert!(predicted(&stale) < 0.95 * predicted(&fresh), "{} s, {} s", predicted(&stale), predicted(&fresh));
+    for epoch in stale["epochs"].as_array().expect("a list") {
+        let ratio = number(&epoch["seconds"]) / number(&epoch["predicted_seconds"]);
+        assert!((0.8..1.25).contains(&ratio), "{ratio} of the prediction");
+        assert_eq!(epoch["report"]["batches"], stale["profile"]["num_batches"]);
+    }
+    let of = &stale["stale_gradients"];
+    let shares: Vec<u64> =
+        of["shares"].as_array().expect("a list").iter().map(|n| n.as_u64().expect("shares")).collect();
+    assert_eq!((of["bound"].as_u64(), shares.len()), (Some(2), 3), "{of}");
+    assert!(shares[1] + shares[2] > 0, "{of}: the all-reduce is hidden");
+    let page = fs::read_to_string(bench.path().join("stale/report.html")).expect("written");
+    assert!(page.contains("gradients of shares by the steps that they were stale, 2 at most"), "a note of the report");
+    assert_eq!(train(&["--allow-staleness", "2", "--run", "again"])["stale_gradients"], *of);
+    assert_eq!(rows(&bench.path().join("again")), rows(&bench.path().join("stale")));
+    let args = |more: &[&'static str]| [&["train"], &DESCRIBED[..], more].concat();
+    bench.misused(&args(&["--allow-staleness", "2"]), &["--allow-staleness", "--machine"]);
+    bench.misused(
+        &args(&["--plan", "factored", "--allow-staleness", "2", "--hot-ratio", "0.5"]),
+        &["--allow-staleness", "--machine"],
+    );
+}
+
+/// In real time: killed in mid-epoch and resumed, a run whose gradients may be stale trains every mini-batch once.
+#[test]
+fn a_run_with_stale_gradients_is_resumed() {
+    let bench = Bench::new();
+    bench.small();
+    let sim = devices(4, 1.0, 4.0);
+    let dir = bench.path().join("stale");
+    let train = [&TRAIN[..], &["--epochs", "1", "--run", "stale", "--allow-staleness", "1"]].concat();
+    let json = json(&bench, &sim, &train);
+    assert_eq!(json["stale_gradients"]["bound"], 1, "{}", json["stale_gradients"]);
+    let mut command =
+        bench.command(&["train", "--resume", "stale", "--epochs", "3", "--checkpoint-every", "20b", "--quiet"]);
+    command.env("MORPHGL_SIM", &sim);
+    let mut training = Training::start(command, &dir);
+    if !training.wait_for_checkpoint(newest(&dir).map_or(2, |newest| newest + 2)) {
+        training.kill();
+        assert!(last(&dir).position.within.is_some(), "killed in mid-epoch");
+    }
+    let mut command = bench.command(&["train", "--resume", "stale", "--epochs", "3", "--quiet"]);
+    let output = command.env("MORPHGL_SIM", &sim).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = metrics(&dir);
+    let batches = json["profile"]["num_batches"].as_u64();
+    assert_eq!(rows.len(), 3);
+    for row in &rows {
+        assert_eq!(row["shares"], serde_json::json!([batches]), "{row}");
+    }
+    let misused = [&TRAIN[..], &["--allow-staleness", "1", "--hot-ratio", "0.5"]].concat();
+    let output = bench.command(&misused).env("MORPHGL_SIM", &sim).output().expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && error.contains("split no layers"), "{error}");
+}

@@ -11,6 +11,7 @@ mod overlap;
 mod shards;
 mod share;
 mod speed;
+mod stale;
 mod step;
 mod work;
 
@@ -23,5 +24,6 @@ pub use join::{GroupMember, join};
 pub use overlap::BUCKET_BYTES;
 pub use shards::{Layout, ReadRows, ShardedBatching, Shards};
 pub use share::{SeedShare, ShareBatching};
+pub use stale::{StaleMember, StalenessCounts, join_stale};
 pub use step::{AllReduceHook, StopTogether, VirtualSteps};
 pub use work::{work, work_of_pairs, work_of_rows};

@@ -24,7 +24,7 @@ use crate::session::{Measured, PlanChoice, PlanningOptions};
 use crate::usage::{OrUsage, Usage};
 use crate::{
     Factored, Partitioner, Plans, Problem, Profile, RunContext, Scheduler, Simulated, SplitPlan, Unified,
-    predicted_timeline,
+    predicted_timeline, words,
 };
 
 #[derive(Debug, Parser)]
@@ -117,10 +117,13 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         _ => choice.choose(None, &plans, &problem)?,
     };
     let rows = what_if::changed(&problem, best, &args.what_if)?;
+    let passed_over =
+        Some(&choice).filter(|choice| **choice == PlanChoice::Auto).and_then(|_| words::passed_over(&plans));
     let mut text = notice.clone().unwrap_or_default();
     let of_several = matches!(choice, PlanChoice::Unified | PlanChoice::Factored);
     if !of_several {
         text += &format!("{plans}\nplan: {best}\n");
+        text += &passed_over.iter().map(|passed_over| format!("{passed_over}\n")).collect::<String>();
     }
     text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();
     if !of_several && best.memory.host + best.memory.device + best.memory.sampler > 0 {
@@ -181,7 +184,7 @@ pub(crate) fn run(args: &Args, context: RunContext, call: &Invocation<'_>) -> Re
         rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
     Ok(Outcome::new(
         text,
-        json!({ "as": beside.as_ref().map(Beside::json), "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "factored": factored, "layer_split": split, "machine": machine }),
+        json!({ "as": beside.as_ref().map(Beside::json), "plan": best, "passed_over": passed_over.and_then(|_| plans.passed_over()), "plans": plans, "what_if": what_if, "problem": problem, "profile": profile, "unified": unified, "factored": factored, "layer_split": split, "machine": machine }),
     ))
 }
 

@@ -140,8 +140,8 @@ impl Job {
 }
 
 impl Factored {
-    /// The roles with the least predicted epoch ([`roles`]). The global queue has as many mini-batches as a device's memory has room
-    /// for, at most those of the limit of the ready queue.
+    /// The roles with the least predicted epoch ([`roles`]), with gradients that are at most `staleness` steps stale. The global queue has
+    /// as many mini-batches as a device's memory has room for, at most those of the limit of the ready queue.
     ///
     /// # Errors
     ///
@@ -150,7 +150,13 @@ impl Factored {
     /// # Complexity
     ///
     /// As [`roles`].
-    pub fn plan(profile: &Profile, measured: &FactoredProfile, cores: usize, limits: Limits) -> Result<Self> {
+    pub fn plan(
+        profile: &Profile,
+        measured: &FactoredProfile,
+        cores: usize,
+        limits: Limits,
+        staleness: usize,
+    ) -> Result<Self> {
         let FactoredProfile { whole, part, share, all_reduce, places, switches } = measured;
         let line = |of: &dyn Fn(&RouteProfile) -> f64| Linear::through(of(whole), *share, of(part));
         let sampling = line(&|r| r.batching.first().map_or(0.0, |pool| pool.seconds.mean));
@@ -169,6 +175,7 @@ impl Factored {
             ready: READY.min(limits.ready),
             // Operators of both roles are there from the beginning, and a device that changes its role copies nothing.
             switching: 0.0,
+            staleness,
         };
         let mut planned = roles(&problem)?;
         if !switches {
@@ -294,6 +301,10 @@ impl fmt::Display for Factored {
             n - unswitched_trainers,
             words::plural(self.problem.queue as u64, "mini-batch"),
         )?;
+        if self.problem.staleness > 0 {
+            let steps = words::plural(self.problem.staleness as u64, "step");
+            write!(f, "; gradients at most {steps} stale, so that trainers go on during the all-reduce")?;
+        }
         if segments.len() > 1 {
             let changes = words::plural(segments.len() as u64 - 1, "change");
             write!(f, "\n{changes} of roles; without any {} per epoch", Time(*unswitched_seconds))?;

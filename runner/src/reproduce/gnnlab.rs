@@ -101,6 +101,7 @@ impl Stages {
             queue: 16,
             ready: 2,
             switching: 0.0,
+            staleness: 0,
         }
     }
 }

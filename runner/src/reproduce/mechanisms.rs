@@ -69,6 +69,12 @@ pub(crate) const MECHANISMS: &[Mechanism] = &[
         "CUDA; run on emulated devices alone",
     ),
     m(
+        "Asynchronous gradients of bounded staleness",
+        "GNNLab (the survey, VI-B)",
+        &["models/group/src/stale.rs"],
+        "`--plan factored --allow-staleness`: every share and step checks the bound",
+    ),
+    m(
         "Pre-sampling (PreSC#K)",
         "GNNLab (the survey, VI-B3)",
         &["caches/hotness/src/presample.rs"],

@@ -6,7 +6,7 @@ use morphgl_sim::{MachineDescription, NAMED};
 use serde_json::{Value, json};
 
 use super::Session;
-use super::options::{PlanningOptions, TrainingOptions};
+use super::options::{PlanChoice, PlanningOptions, TrainingOptions};
 use super::run_dir::Configured;
 use crate::Evaluation;
 use crate::usage::{OrUsage, Usage};
@@ -68,11 +68,15 @@ impl Session {
 fn refuse(planning: &PlanningOptions, training: &TrainingOptions) -> anyhow::Result<()> {
     let measured = "nothing is measured on a described machine";
     let learned = "nothing is learned on a described machine";
+    let splits_layers = match training.plan {
+        PlanChoice::Factored => planning.split.splits_layers(),
+        _ => planning.split.is_asked(),
+    };
     let refused = [
         ("--profile-seconds", planning.profile_seconds.is_some(), measured),
         ("--fresh", planning.fresh, measured),
         ("--cache", planning.cache.is_some(), "the caches of a described machine are not simulated"),
-        ("--allow-staleness", planning.split.is_asked(), "layers are split on machines that there are alone"),
+        ("--allow-staleness", splits_layers, "layers are split on machines that there are alone"),
         ("--evaluation", training.evaluation.is_some_and(|evaluation| evaluation != Evaluation::None), learned),
         ("--patience", training.patience.is_some(), learned),
         ("--evaluate-every", training.evaluate_every.is_some(), learned),

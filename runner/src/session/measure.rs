@@ -36,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) group: Option<Shares>,
     /// Devices with roles are measured and planned, too.
     pub(crate) roles: bool,
+    /// Steps by which the gradients of devices with roles may be stale.
+    pub(crate) staleness: usize,
     /// Layer-split training is measured and planned, too.
     pub(crate) split: Option<Allowed>,
     /// Links that devices share are found without a group, too.
@@ -73,6 +75,8 @@ pub(crate) struct Planned<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) batch: MiniBatches<'a>,
     pub(crate) learned: Learned,
+    /// Whether layers may be split.
+    pub(crate) splits_layers: bool,
 }
 
 impl<'a> Planned<'a> {
@@ -83,6 +87,7 @@ impl<'a> Planned<'a> {
             source: Source::of(&options.data, given),
             batch: MiniBatches::by(&options.batch, options.model.model),
             learned: options.model.learned(),
+            splits_layers: options.split.allow_staleness > 0,
         }
     }
 
@@ -90,7 +95,7 @@ impl<'a> Planned<'a> {
     pub(crate) fn open(self, context: &RunContext) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.options.model.check(self.batch)?;
         let examples = self.options.model.task.examples();
-        if examples != Examples::Nodes && self.options.split.allow_staleness > 0 {
+        if examples != Examples::Nodes && self.splits_layers {
             let (why, option) = ("layers are split of mini-batches of nodes, not of pairs", examples.option());
             return Err(Usage::error(format!("--allow-staleness: {why}; leave it out of {option}")));
         }
@@ -112,7 +117,7 @@ impl<'a> Planned<'a> {
             return Err(self.too_little_to_open(memory, &why, &batch));
         }
         let dataset = task::dataset_for(self.learned, dataset, context)?;
-        if examples::are_rows(&dataset) && self.options.split.allow_staleness > 0 {
+        if examples::are_rows(&dataset) && self.splits_layers {
             let why = "layers are split of mini-batches of nodes, not of rows of a task";
             return Err(Usage::error(format!("--allow-staleness: {why}; leave it out")));
         }
@@ -246,7 +251,7 @@ impl<'a> Planned<'a> {
         if let Some(machine) = context.machine() {
             return described::measure(self, context, machine, dataset, config, wanted);
         }
-        let Wanted { evaluates, epochs, group, roles, split, links } = wanted;
+        let Wanted { evaluates, epochs, group, roles, staleness, split, links } = wanted;
         let several = links && group.is_none() && context.registry().machine().accelerators.len() > 1;
         let on_every_device = several.then(|| JobConfig { every_device: true, ..config.clone() });
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
@@ -319,7 +324,7 @@ impl<'a> Planned<'a> {
             profile.links = morphgl_profile::links(&mut all.operators.routes, &|| stop.is_requested())?;
         }
         let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
-        let factored = roles.map(|measured| Factored::plan(&profile, &measured, threads, limits));
+        let factored = roles.map(|measured| Factored::plan(&profile, &measured, threads, limits, staleness));
         Ok(Measured { job, profile, problem, plans, unified, factored, split, held_bytes, choices })
     }
 }

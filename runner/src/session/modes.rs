@@ -18,7 +18,8 @@ use super::measure::Measured;
 use super::run::state::RunState;
 use super::{Session, options::PlanChoice};
 use crate::{
-    Executor, ExecutorSettings, Job, Plan, Problem, Recorder, RunContext, Simulated, Stop, Trainer, predicted_timeline,
+    Executor, ExecutorSettings, Job, LinkUse, Plan, Problem, Recorder, RunContext, Simulated, Stop, Trainer,
+    predicted_timeline, words,
 };
 use alone::OneTrainer;
 use factored::WithRoles;
@@ -97,6 +98,16 @@ pub(crate) trait Mode: Debug {
         Ok(Vec::new())
     }
 
+    /// The links that its trainers share.
+    fn links(&self) -> &[LinkUse] {
+        &[]
+    }
+
+    /// What else the report says of the run.
+    fn notes(&self, _executor: &Executor) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Steps by which rows were out of date, for the report.
     fn staleness(&self, _executor: &Executor) -> Vec<Stale> {
         Vec::new()
@@ -138,6 +149,9 @@ pub(crate) fn choose(
     }
     // Only an automatic plan may be replaced during the run.
     let replanned = matches!(session.config.training.plan, PlanChoice::Auto).then(|| measured.problem.clone());
+    if replanned.is_some() {
+        words::passed_over(&measured.plans).iter().for_each(|text| context.line(text));
+    }
     Ok(Box::new(OneTrainer { plan, replanned }))
 }
 

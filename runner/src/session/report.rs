@@ -22,8 +22,8 @@ use super::trainers::{self, TrainerPart};
 use super::what_if::{self, Changed};
 use crate::recorder::predicted_roles;
 use crate::{
-    EpochRow, Executor, Factored, Profile, Recorder, Selection, Simulated, TrainReport, Unified, predicted_timeline,
-    recorder, words,
+    EpochRow, Executor, Factored, LinkUse, Profile, Recorder, Selection, Simulated, TrainReport, Unified,
+    predicted_timeline, recorder, words,
 };
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
@@ -202,6 +202,7 @@ pub(crate) fn of_plan(
         },
         ..common(profile, plans, best, rows, simulated)
     };
+    page.notes.extend(words::passed_over(plans));
     if machine.is_some() {
         page.notes.extend(STRATEGIES.map(|(name, what)| format!("{name}: {what}")));
     }
@@ -212,6 +213,7 @@ pub(crate) fn of_plan(
             seconds: unified.epoch_seconds,
             ..Baseline::default()
         });
+        page.utilisation.extend(unified.links.iter().map(|link| of_link(link, machine.is_some(), None)));
         page.notes.push(in_words(unified, best));
         page.notes.extend(unified.to_string().lines().skip(1).map(String::from));
     }
@@ -258,6 +260,11 @@ const STRATEGIES: [(&str, &str); 7] = [
     ("unified", "all devices, and the cores where that pays, train on a share of every mini-batch"),
     ("factored", "some devices sample, the others gather features and train, each on a share of every mini-batch"),
 ];
+
+/// A link that trainers share, among the resources.
+fn of_link(link: &LinkUse, simulated: bool, measured: Option<f64>) -> Utilisation {
+    Utilisation { resource: link.label(), simulated, predicted: Some(link.share), measured }
+}
 
 /// The length of the global queue over an epoch of devices with roles, the first one of each timeline; `None` where nothing is
 /// recorded.
@@ -428,6 +435,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.memory =
         vec![Memory { place: "Host".to_string(), simulated: false, budget: run.memory, peak: Some(run.peak), uses }];
     page.staleness = run.mode.staleness(run.executor);
+    page.notes.extend(run.mode.notes(run.executor));
     for (operator, counters) in &run.report.counters() {
         let simulated = run.simulated.operator(operator);
         let counted = counters.iter().map(|(counter, &amount)| Counted {
@@ -443,7 +451,13 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
             page.caches.push(Cache { name: operator.clone(), measured_hits, ..Cache::default() });
         }
     }
+    let is_whole = recorder.left_out() == 0;
     let measured = recorder.into_timeline();
+    let simulated = run.simulated.trains(&run.plan.schedule);
+    page.utilisation.extend(run.mode.links().iter().map(|link| {
+        let executed = if is_whole { link.executed(&measured) } else { None };
+        of_link(link, simulated, executed)
+    }));
     let predicted = run.mode.predicted(run.simulated);
     if run.mode.has_roles() {
         page.queue = queue(&[("predicted", &predicted), ("measured", &measured)]);

@@ -165,6 +165,7 @@ pub(super) fn train(session: &Session, resumed: Option<&Path>) -> Result<RunResu
     );
     let json = &mut result.json;
     (json["unified"], json["factored"], json["layer_split"]) = (Value::Null, Value::Null, Value::Null);
+    json["stale_gradients"] = Value::Null;
     for summary in summaries {
         json[summary.field] = summary.json;
         result.text += &summary.text;

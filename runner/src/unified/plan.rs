@@ -14,9 +14,10 @@ use morphgl_profile::{LinkProfile, LinkShare, MemoryLimit, Profile, Progress, Se
 use morphgl_registry::{Key, Operators, Place, RouteOperators, TrainingOperator};
 use serde::{Deserialize, Serialize};
 
+use super::LinkUse;
 use crate::build::serves_group;
 use crate::usage::Usage;
-use crate::{ExchangeKind, Job, Stop, engine, task};
+use crate::{ExchangeKind, Job, Stop, engine, task, words};
 
 /// The share of a mini-batch that is measured beside whole ones.
 const PART: f64 = 0.5;
@@ -38,6 +39,12 @@ pub struct Unified {
     pub exchange: ExchangeKind,
     /// Predicted seconds of an epoch.
     pub epoch_seconds: f64,
+    /// Predicted seconds with several routes for each trainer, where these are fewer by less than 5%.
+    #[serde(default)]
+    pub passed_over_seconds: Option<f64>,
+    /// The links that the trainers share, and their predicted use.
+    #[serde(default)]
+    pub links: Vec<LinkUse>,
     /// Measured seconds of the all-reduce of gradients, per step.
     #[serde(alias = "addition_seconds")]
     pub all_reduce_seconds: f64,
@@ -222,8 +229,17 @@ impl Unified {
             }
         };
         let (single, several) = (best(true)?, best(false)?);
-        let found = if MIXED * several.epoch_seconds < single.epoch_seconds { several } else { single };
+        let is_chosen = MIXED * several.epoch_seconds < single.epoch_seconds;
+        let is_shorter = !is_chosen && several.epoch_seconds < single.epoch_seconds;
+        let passed_over_seconds = is_shorter.then_some(several.epoch_seconds);
+        let found = if is_chosen { several } else { single };
         let GroupPlan { trainers: parts, epoch_seconds, .. } = found;
+        let used = problem(!is_chosen).simulate(&parts);
+        let of_link = |(link, used): (&LinkProfile, &f64)| {
+            let share = if epoch_seconds > 0.0 { (used / epoch_seconds).min(1.0) } else { 0.0 };
+            LinkUse { link: link.clone(), share }
+        };
+        let links = measured.links().iter().zip(&used.link_seconds).map(of_link).collect();
         let of = |TrainerPlan { trainer, share, cores, plan }| {
             let place = trainers[trainer].1.clone();
             UnifiedTrainer { place, plan, cores, share }
@@ -235,6 +251,8 @@ impl Unified {
             shares: kind,
             exchange: ExchangeKind::Auto,
             epoch_seconds,
+            passed_over_seconds,
+            links,
             all_reduce_seconds: measured.all_reduce,
         })
     }
@@ -301,7 +319,11 @@ impl fmt::Display for Unified {
                 100.0 * share
             )?;
         }
-        Ok(())
+        for link in &self.links {
+            write!(f, "\nlink {}: {:.0}% in use", link.label(), 100.0 * link.share)?;
+        }
+        let Some(shorter) = self.passed_over_seconds else { return Ok(()) };
+        write!(f, "\n{}", words::kept_simpler("several routes for each trainer", shorter, self.epoch_seconds))
     }
 }
 

@@ -115,9 +115,12 @@ impl Operator {
         }
     }
 
-    fn state(&self) -> morphgl_registry::Result<TrainingState> {
+    fn state(&mut self) -> morphgl_registry::Result<TrainingState> {
         match self {
-            Operator::Training(operator) => TrainingState::of(operator.as_ref()),
+            Operator::Training(operator) => {
+                operator.settle()?;
+                TrainingState::of(operator.as_ref())
+            }
             Operator::Batching(_) | Operator::Transferring(_) => unreachable!("only training has a state"),
         }
     }

@@ -6,6 +6,7 @@ mod sums;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ pub struct RolesDevice {
     pub training: Option<TrainingOperator>,
     /// In virtual time, the clock that this training operator reads.
     pub clock: VirtualClock,
+    /// In virtual time, the steps of the epoch that have ended when this training operator begins with a share; it reads them where
+    /// gradients may be stale.
+    pub ended: Arc<AtomicU64>,
 }
 
 /// Moves shares to a device from wherever they were sampled.
@@ -70,13 +74,18 @@ struct State {
     moved_by: Vec<(Place, Key)>,
     trainer: Option<(Key, Option<Box<dyn Training>>)>,
     clock: VirtualClock,
+    ended: Arc<AtomicU64>,
 }
 
 /// Runs epochs of devices with roles by a schedule ([`RolesReplay`]).
 ///
 /// The first device leads: it trains every mini-batch, events of its phases are [`Event::Ended`], and those of device `d` are
 /// [`Event::Followed`] with that number. All others that train some mini-batch take part in every step, in those of other trainers
-/// without a seed; so all have the same parameters at any time, and a change of roles moves none.
+/// without a seed; so all have the same parameters after any step, and a change of roles moves none.
+///
+/// Where gradients may be stale ([`RolesSchedule::staleness`]), training operators hand over their gradients and go on
+/// (`morphgl_group::join_stale`). A mini-batch has then been trained when all of its gradients are there, an export waits for the steps
+/// under way, and the epoch ends when all trainers have taken all steps.
 pub struct RolesExecutor {
     devices: Vec<State>,
     schedule: RolesSchedule,
@@ -119,7 +128,7 @@ impl RolesExecutor {
         let (stay, train) = (schedule.min_trainers(), schedule.max_trainers());
         let (mut states, mut num_batches) = (Vec::new(), None);
         for (number, device) in devices.into_iter().enumerate() {
-            let RolesDevice { place, resource, batching, transferring, training, clock } = device;
+            let RolesDevice { place, resource, batching, transferring, training, clock, ended } = device;
             let trains = !transferring.is_empty() && training.is_some();
             if number < train && !trains || number >= stay && batching.is_none() {
                 return refused(format!("{place}: operators of one of its roles are missing; plan again"));
@@ -141,7 +150,7 @@ impl RolesExecutor {
             let gather = transferring.last().filter(|_| number < train).map(|(route, _)| route.transferring.clone());
             let gather = gather.map(|key| (key, SharedGather(Arc::new(Mutex::new(FromAnywhere(transferring))))));
             let trainer = training.filter(|_| number < train).map(|t| (t.key, Some(t.operator)));
-            states.push(State { place, resource, sampler, gather, moved_by, trainer, clock });
+            states.push(State { place, resource, sampler, gather, moved_by, trainer, clock, ended });
         }
         let Some(num_batches) = num_batches else { return refused("no device samples; plan again".to_string()) };
         let (schedule, lost, all_reduce) = (schedule.clone(), None, None);
@@ -266,6 +275,21 @@ impl RolesExecutor {
             }
         }
         lent
+    }
+
+    /// Lets all trainers take the steps that they have left behind.
+    fn settle(&mut self) -> Result<()> {
+        for State { trainer, .. } in &mut self.devices {
+            let Some((key, Some(training))) = trainer else { continue };
+            let settled = guarded(Some(key), None, || training.settle());
+            if let Err(e) = settled {
+                if e.is_panic() {
+                    self.lost.get_or_insert_with(|| key.clone());
+                }
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     fn take_back(&mut self, lanes: Vec<(Option<usize>, std::result::Result<Operator, Key>)>) {

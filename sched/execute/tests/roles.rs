@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use morphgl_batching_sim_neighbor::{DEVICE_KEY, SimNeighbor};
 use morphgl_conformance::batching::graphs;
 use morphgl_execute::{Control, EpochReport, Event, Result, RolesDevice, RolesExecutor, Stop, TrainingState};
 use morphgl_graph_store::Dataset;
-use morphgl_group::{BUCKET_BYTES, GroupMember, HostExchange, VirtualSteps, Weights, join};
+use morphgl_group::{
+    BUCKET_BYTES, GroupMember, HostExchange, StaleMember, StalenessCounts, VirtualSteps, Weights, join, join_stale,
+};
 use morphgl_plan::{Linear, Phase, RolesProblem, RolesWork, Segment, roles};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Fanouts, MiniBatch, Operators, Place, Route, SamplerSettings, SeedSet,
@@ -118,12 +121,12 @@ impl Rig {
         Box::new(SimLedger::new(&context, &self.devices[device]).expect("built"))
     }
 
-    /// The operators of all devices, of which the first ones exchange gradients.
-    fn operators(&self, exchanges: Vec<HostExchange>, all_reduce: f64) -> Vec<RolesDevice> {
+    /// The operators of all devices, of which the first ones exchange gradients, which may be stale where the bound is not 0.
+    fn operators(&self, exchanges: Vec<HostExchange>, all_reduce: f64, counts: &StalenessCounts) -> Vec<RolesDevice> {
         let mut exchanges = exchanges.into_iter();
         let (all_reduce, origin) = (Duration::from_secs_f64(all_reduce), Instant::now());
         let device = |i: usize| {
-            let clock = VirtualClock::default();
+            let (clock, ended) = (VirtualClock::default(), Arc::<AtomicU64>::default());
             let virtual_steps = VirtualSteps { clock: clock.clone(), all_reduce, origin };
             let member = |exchange| GroupMember {
                 exchange: Box::new(exchange),
@@ -135,14 +138,20 @@ impl Rig {
                 bucket_bytes: BUCKET_BYTES,
                 virtual_steps: self.devices[0].is_virtual().then_some(virtual_steps),
             };
-            let trainer = |exchange| {
+            let trainer = |exchange: HostExchange| {
                 let operator = TrainingOperator { key: LEDGER_KEY, place: place(i), operator: self.training(i) };
+                if counts.bound() > 0 {
+                    let (exchange, counts, observe) = (Box::new(exchange), counts.clone(), None);
+                    let ended = self.devices[0].is_virtual().then(|| Arc::clone(&ended));
+                    return join_stale(operator, StaleMember { exchange, counts, observe, ended });
+                }
                 let alone = Operators { routes: Vec::new(), trainers: vec![operator] };
                 join(alone, member(exchange)).expect("one trainer").trainers.swap_remove(0)
             };
             let training = exchanges.next().map(trainer);
             let (batching, transferring) = (Some((DEVICE_KEY, self.batching(i))), self.transferring(i));
-            RolesDevice { place: place(i), resource: format!("SIM:{i}"), batching, transferring, training, clock }
+            let resource = format!("SIM:{i}");
+            RolesDevice { place: place(i), resource, batching, transferring, training, clock, ended }
         };
         (0..self.devices.len()).map(device).collect()
     }
@@ -175,21 +184,28 @@ impl Rig {
             queue,
             ready,
             switching,
+            staleness: 0,
         }
     }
 
     fn executor(&self, problem: &RolesProblem, segments: &[Segment]) -> RolesExecutor {
+        self.executor_that_counts(problem, segments).0
+    }
+
+    /// The executor, and what counts the staleness of its gradients.
+    fn executor_that_counts(&self, problem: &RolesProblem, segments: &[Segment]) -> (RolesExecutor, StalenessCounts) {
+        let counts = StalenessCounts::new(problem.staleness);
         let limit = Duration::from_secs(20);
         let schedule = problem.schedule(segments);
         let exchanges = HostExchange::group(schedule.max_trainers(), limit);
         let handle = exchanges[0].abort_handle();
-        let devices = self.operators(exchanges, problem.all_reduce);
+        let devices = self.operators(exchanges, problem.all_reduce, &counts);
         let abort = Box::new(move |why: &str| handle.abort(why));
         let executor = RolesExecutor::new(devices, &schedule, Arc::new(share_of), abort, Some(limit)).expect("valid");
         if self.devices[0].is_virtual() {
-            return executor.in_virtual_time(Duration::from_secs_f64(problem.all_reduce));
+            return (executor.in_virtual_time(Duration::from_secs_f64(problem.all_reduce)), counts);
         }
-        executor
+        (executor, counts)
     }
 
     /// Checks that every share of the mini-batches in the range was trained once, where it belongs, with its content unchanged.
@@ -250,6 +266,7 @@ proptest! {
         buffers in (1..9usize, 1..4usize),
         random in proptest::collection::vec((1..12usize, 0..3usize), 1..5),
         overheads in (0.0..3.0f64, 0.0..10.0f64),
+        staleness in 0..4usize,
     ) {
         let speeds = [0.01, 0.01, 1e-5].iter().zip(speeds).map(|(base, exponent)| base * 10f64.powf(exponent));
         let speeds: Vec<f64> = speeds.collect();
@@ -257,10 +274,11 @@ proptest! {
         let rig = Rig::described(n, devices, [speeds[0], speeds[1], speeds[2]]);
         let problem = rig.problem([buffers.0, buffers.1], 0.0, 0.0);
         let step = problem.training.at(1.0);
-        let problem = RolesProblem { all_reduce: overheads.0 * 0.1 * step, switching: overheads.1 * step, ..problem };
+        let (all_reduce, switching) = (overheads.0 * 0.1 * step, overheads.1 * step);
+        let problem = RolesProblem { all_reduce, switching, staleness, ..problem };
         let segments = segments(devices, &random);
         let predicted = problem.timeline(&segments).expect("a device samples");
-        let mut executor = rig.executor(&problem, &segments);
+        let (mut executor, counts) = rig.executor_that_counts(&problem, &segments);
         let mut seen: BTreeMap<(usize, u32, Phase), Vec<(f64, f64)>> = BTreeMap::new();
         let (mut order, mut switches) = (Vec::new(), 0);
         let report = executor.train_on(0, EpochReport::default(), &Stop::new(), &mut |event| {
@@ -301,19 +319,25 @@ proptest! {
         let counted: BTreeMap<_, _> = seen.iter().map(|(key, spans)| (*key, spans.len())).collect();
         prop_assert_eq!(trained(&counted), trained(&expected));
         prop_assert!(switches <= expected_switches + devices);
-        // Two runs are the same to the bit.
-        let again = rig.executor(&problem, &segments).train_on(0, EpochReport::default(), &Stop::new(), &mut |_| Control::Continue);
+        // Two runs are the same to the bit, and so stale.
+        let (mut again, counted) = rig.executor_that_counts(&problem, &segments);
+        let again = again.train_on(0, EpochReport::default(), &Stop::new(), &mut |_| Control::Continue);
         prop_assert_eq!(again.expect("no faults"), report);
+        prop_assert_eq!(counted.shares(), counts.shares());
+        let shares: usize = (0..n).map(|batch| problem.schedule(&segments).trainers(batch)).sum();
+        prop_assert_eq!(counts.shares().iter().sum::<u64>(), if staleness > 0 { shares as u64 } else { 0 });
     }
 }
 
 /// Without changes of roles, every step is predicted to the nanosecond.
 #[test]
 fn every_step_is_at_the_predicted_instant() {
-    for (trainers, speeds) in [(1, [0.01, 0.01, 1e-5]), (2, [0.05, 0.1, 1e-6]), (4, [0.01, 0.001, 1e-5])] {
+    let all = [(1, [0.01, 0.01, 1e-5]), (2, [0.05, 0.1, 1e-6]), (4, [0.01, 0.001, 1e-5])];
+    for ((trainers, speeds), staleness) in all.into_iter().flat_map(|each| [0, 1, 3].map(|staleness| (each, staleness)))
+    {
         let n = 30;
         let rig = Rig::described(n, trainers + 2, speeds);
-        let problem = rig.problem([4, 2], 1e-5, 0.0);
+        let problem = RolesProblem { staleness, ..rig.problem([4, 2], 1e-5, 0.0) };
         let segments = [Segment { from: 0, trainers }];
         let predicted = problem.timeline(&segments).expect("a device samples");
         let mut done: Vec<(usize, u32, Phase, f64, f64)> = Vec::new();
@@ -360,10 +384,17 @@ fn every_step_is_at_the_predicted_instant() {
 /// Stopped after any step, a run goes on to the report of one that was not.
 #[test]
 fn an_epoch_is_continued_after_a_stop_and_from_an_export() {
+    for staleness in [0, 2] {
+        is_continued(staleness);
+    }
+}
+
+fn is_continued(staleness: usize) {
     let n = 24;
     let rig =
         Rig::configured(n, 4, "batching-device=300us,transferring-peer=100us,transferring-device=100us,training=200us");
-    let problem = RolesProblem { num_batches: n, ..Rig::described(n, 4, [0.01, 0.01, 1e-5]).problem([3, 2], 0.0, 0.0) };
+    let described = Rig::described(n, 4, [0.01, 0.01, 1e-5]).problem([3, 2], 0.0, 0.0);
+    let problem = RolesProblem { num_batches: n, staleness, ..described };
     let segments = [
         Segment { from: 0, trainers: 1 },
         Segment { from: 7, trainers: 2 },
@@ -386,8 +417,11 @@ fn an_epoch_is_continued_after_a_stop_and_from_an_export() {
             Control::Continue
         });
         let report = report.expect("no faults");
-        assert!(report.stopped && report.batches == after as usize + 1, "{after}: {}", report.batches);
-        assert_eq!(report.remaining, (after + 1..n as u32).collect::<Vec<_>>());
+        // Steps that have begun are completed.
+        let most = (after as usize + 1 + staleness).min(n);
+        assert!((after as usize + 1..=most).contains(&report.batches), "{after}: {}", report.batches);
+        assert_eq!(report.remaining, (report.batches as u32..n as u32).collect::<Vec<_>>());
+        assert_eq!(report.stopped, report.batches < n);
         let rest = executor.train_on(0, report, &Stop::new(), &mut |_| Control::Continue).expect("no faults");
         assert_eq!(counts(&rest), counts(&whole), "{after}");
         rig.check(&mut executor, 0..n);
@@ -404,11 +438,12 @@ fn an_epoch_is_continued_after_a_stop_and_from_an_export() {
         });
         assert_eq!(counts(&done.expect("no faults")), counts(&whole));
         let (_, so_far) = exported.expect("exported");
-        assert_eq!(so_far.batches, after as usize + 1);
+        let trained = so_far.batches;
+        assert!((after as usize + 1..=most).contains(&trained), "{after}: {trained}");
         let mut second = rig.executor(&problem, &segments);
         let rest = second.train_on(0, so_far, &Stop::new(), &mut |_| Control::Continue).expect("no faults");
         assert_eq!(counts(&rest), counts(&whole), "{after}");
-        rig.check(&mut second, after as usize + 1..n);
+        rig.check(&mut second, trained..n);
     }
 }
 
@@ -416,13 +451,17 @@ fn an_epoch_is_continued_after_a_stop_and_from_an_export() {
 #[test]
 fn failures_are_named() {
     let n = 12;
-    let problem = RolesProblem { num_batches: n, ..Rig::described(n, 3, [0.01, 0.01, 1e-5]).problem([3, 2], 0.0, 0.0) };
-    for (fault, key) in [
+    let fresh = RolesProblem { num_batches: n, ..Rig::described(n, 3, [0.01, 0.01, 1e-5]).problem([3, 2], 0.0, 0.0) };
+    let stale = RolesProblem { staleness: 2, ..fresh };
+    for ((fault, key), problem) in [
         ("fault=batching-device:error@0:5", "Batching_PCIe+SIM_Neighbor"),
         ("fault=transferring-peer:panic@0:5", "Transferring_PCIe+Peer+SIM_SimCopy"),
         ("fault=training:error@0:5", "Training_SIM_Ledger"),
         ("fault=training:panic@0:5", "Training_SIM_Ledger"),
-    ] {
+    ]
+    .into_iter()
+    .flat_map(|fault| [(fault, fresh), (fault, stale)])
+    {
         let rig = Rig::configured(n, 3, &format!("batching-device=0s,transferring-peer=0s,training=0s,{fault}"));
         let mut executor = rig.executor(&problem, &[Segment { from: 0, trainers: 2 }]);
         let outcome: Result<EpochReport> =

@@ -89,6 +89,13 @@ impl Plans {
     pub fn chosen(&self) -> &Plan {
         PaceHistory::default().best(self)
     }
+
+    /// The mix of routes with the minimum predicted epoch, where [`Plans::chosen`] is another plan because that one is less than 5% longer.
+    pub fn passed_over(&self) -> Option<&Plan> {
+        let (chosen, best) = (self.chosen(), self.best());
+        let is_shorter = best.prediction.epoch_seconds < chosen.prediction.epoch_seconds;
+        (is_shorter && best.schedule.shares.len() > 1).then_some(best)
+    }
 }
 
 impl Pace {

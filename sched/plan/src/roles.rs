@@ -17,8 +17,8 @@ const MAX_DEVICES: usize = 64;
 /// A planning problem of identical devices, of which some sample and the others train.
 ///
 /// Every mini-batch is one step of all trainer devices: it is divided by seeds into equal shares, one for each of them, and each
-/// share is sampled on a sampler device. So gradients are those of a single trainer, whatever the number of devices in each role.
-/// (GNNLab's trainers take whole mini-batches, and add up gradients of several.)
+/// share is sampled on a sampler device. So gradients are those of a single trainer, whatever the number of devices in each role, unless
+/// they may be stale: trainers then go on with the next shares during the all-reduce. (GNNLab's trainers take whole mini-batches, and add up gradients of several.)
 ///
 /// One bounded global queue is between the roles: shares are sampled in the order of mini-batches and, within one, of trainers,
 /// each by the sampler device that is free first. A trainer device gathers the features of its next shares while it trains.
@@ -44,6 +44,9 @@ pub struct RolesProblem {
     pub ready: usize,
     /// Seconds in which a device changes its role.
     pub switching: f64,
+    /// Maximum staleness of gradients, in steps ([`RolesSchedule::staleness`]); 0 trains synchronously.
+    #[serde(default)]
+    pub staleness: usize,
 }
 
 /// Mini-batches that the same trainer devices train.
@@ -232,15 +235,20 @@ impl RolesProblem {
 
     /// What an executor follows: these segments, and the sizes of queue and buffers.
     pub fn schedule(&self, segments: &[Segment]) -> RolesSchedule {
-        let Self { num_batches, devices, queue, ready, switching, .. } = *self;
-        RolesSchedule { num_batches, devices, segments: segments.to_vec(), queue, ready, switching }
+        let Self { num_batches, devices, queue, ready, switching, staleness, .. } = *self;
+        RolesSchedule { num_batches, devices, segments: segments.to_vec(), queue, ready, switching, staleness }
     }
 
     /// Minimum seconds between two steps of so many trainers.
     fn step(&self, trainers: usize) -> f64 {
-        let share = 1.0 / trainers as f64;
+        self.trained(trainers).max(self.gathering.at(1.0 / trainers as f64))
+    }
+
+    /// Minimum seconds of training and all-reduce between two steps: one after the other, unless gradients may be stale.
+    fn trained(&self, trainers: usize) -> f64 {
+        let training = self.training.at(1.0 / trainers as f64);
         let all_reduce = if trainers > 1 { self.all_reduce } else { 0.0 };
-        (self.training.at(share) + all_reduce).max(self.gathering.at(share))
+        if self.staleness > 0 { training.max(all_reduce) } else { training + all_reduce }
     }
 
     /// Lower bound of an epoch with so many trainers throughout.
@@ -255,10 +263,10 @@ impl RolesProblem {
     fn bound(&self) -> f64 {
         let counts = 1..=self.devices;
         let seconds = |trainers: usize| {
-            let share = 1.0 / trainers as f64;
-            let all_reduce = if trainers > 1 { self.all_reduce } else { 0.0 };
-            let step = self.training.at(share) + all_reduce;
-            let work = trainers as f64 * (step + self.sampling.at(share)) / self.devices as f64;
+            let (share, step) = (1.0 / trainers as f64, self.trained(trainers));
+            // A device that waits for the all-reduce does not sample meanwhile.
+            let busy = if self.staleness > 0 { self.training.at(share) } else { step };
+            let work = trainers as f64 * (busy + self.sampling.at(share)) / self.devices as f64;
             [step, self.gathering.at(share), work]
         };
         let columns: Vec<[f64; 3]> = counts.map(seconds).collect();
@@ -275,6 +283,7 @@ impl RolesProblem {
         within("devices with roles", self.devices, 2, MAX_DEVICES)?;
         within("mini-batches of the global queue", self.queue, 1, MAX_BUFFER)?;
         within("shares of a trainer's buffer", self.ready, 1, MAX_BUFFER)?;
+        within("steps of staleness", self.staleness, 0, MAX_BUFFER)?;
         if self.num_batches > u32::MAX as usize {
             return wrong(&"roles", "at most 2^32 - 1 mini-batches can be planned".to_string());
         }

@@ -81,7 +81,7 @@ impl Task {
     }
 
     /// The operators of one trainer, alone.
-    fn operators(&self, seen: &Seen) -> Operators {
+    pub(crate) fn operators(&self, seen: &Seen) -> Operators {
         let (dataset, seeds) = (Arc::clone(&self.dataset), self.seeds());
         let batching = CpuNeighbor::new(&BatchingContext::new(Arc::clone(&dataset), seeds, self.settings.clone()));
         let transferring = CpuHost::new(&TransferringContext::new(Arc::clone(&dataset), Place::Host, Place::Host));

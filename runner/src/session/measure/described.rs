@@ -52,7 +52,7 @@ pub(super) fn measure(
         profile.links = links(machine, &build(true, false)?);
     }
     let factored = match wanted.roles && machine.devices.len() > 1 {
-        true => factored(&mut build(true, true)?, threads, limits).transpose(),
+        true => factored(&mut build(true, true)?, threads, limits, wanted.staleness).transpose(),
         false => None,
     };
     Ok(Measured { job, profile, problem, plans, unified, factored, split: None, held_bytes, choices })
@@ -106,7 +106,7 @@ fn group(
 }
 
 /// The best plan of devices with roles; `None` where no two sample, copy to each other and train.
-fn factored(job: &mut Job, threads: usize, limits: Limits) -> anyhow::Result<Option<Factored>> {
+fn factored(job: &mut Job, threads: usize, limits: Limits, staleness: usize) -> anyhow::Result<Option<Factored>> {
     let seeds = task::num_examples(&job.dataset, &job.config).min(job.config.sampler.batch_size);
     job.operators.routes.retain(|r| r.route.batched_at != Place::Host);
     if job.operators.routes.is_empty() || seeds < 2 {
@@ -126,7 +126,7 @@ fn factored(job: &mut Job, threads: usize, limits: Limits) -> anyhow::Result<Opt
     };
     let switches = FactoredProfile::switches(&whole, &route.keys(), &places);
     let measured = FactoredProfile::new((route, part), share, all_reduce, (places, switches));
-    Factored::plan(&whole, &measured, threads, limits).map(Some)
+    Factored::plan(&whole, &measured, threads, limits, staleness).map(Some)
 }
 
 /// The links that several devices share by their description. Each device can take all of a link's bandwidth.

@@ -1,5 +1,6 @@
 //! Devices with roles: some sample, the others train.
 
+use morphgl_group::StalenessCounts;
 use morphgl_model_core::Normalization;
 use morphgl_plan::{RouteKeys, Time};
 use morphgl_report::Timeline;
@@ -104,7 +105,26 @@ impl Mode for WithRoles {
         Executor::factored(job, &self.factored, settings)
     }
 
-    fn summarise(&self, _: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
-        Ok(vec![Summary { field: "factored", json: json!(self.factored), text: String::new() }])
+    fn summarise(&self, ended: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
+        let plan = Summary { field: "factored", json: json!(self.factored), text: String::new() };
+        let stale = ended.trainer.executor.stale_gradients().map(|counts| {
+            let (bound, shares) = (counts.bound(), counts.shares());
+            let text = stale_gradients(counts) + "\n";
+            Summary { field: "stale_gradients", json: json!({ "bound": bound, "shares": shares }), text }
+        });
+        Ok([plan].into_iter().chain(stale).collect())
     }
+
+    fn notes(&self, executor: &Executor) -> Vec<String> {
+        executor.stale_gradients().map(stale_gradients).into_iter().collect()
+    }
+}
+
+/// How stale gradients were, since the run was resumed, for the user.
+fn stale_gradients(counts: &StalenessCounts) -> String {
+    let (bound, shares) = (counts.bound(), counts.shares());
+    let all = shares.iter().sum::<u64>().max(1) as f64;
+    let parts = shares.iter().enumerate().map(|(steps, &n)| format!("{:.1}% by {steps}", 100.0 * n as f64 / all));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    format!("gradients of shares by the steps that they were stale, {bound} at most: {parts}")
 }

@@ -11,7 +11,7 @@ use crate::session::options::PlanChoice;
 use crate::session::run::state::RunState;
 use crate::usage::Usage;
 use crate::{
-    Executor, ExecutorSettings, Job, JobConfig, Plan, Recorder, RunContext, Shares, Simulated, Unified, words,
+    Executor, ExecutorSettings, Job, JobConfig, LinkUse, Plan, Recorder, RunContext, Shares, Simulated, Unified, words,
 };
 
 /// A group of trainers.
@@ -91,6 +91,10 @@ impl Mode for Group {
 
     fn every_device(&self) -> bool {
         true
+    }
+
+    fn links(&self) -> &[LinkUse] {
+        &self.unified.links
     }
 
     fn keep(&self, state: &mut RunState) {

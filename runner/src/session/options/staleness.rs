@@ -1,15 +1,16 @@
-//! How far rows may be behind their parameters.
+//! How many steps the parameters may be ahead of what is computed with them.
 
 use super::PlanChoice;
 use crate::usage::Usage;
 use crate::{Allowed, RunContext};
 
-/// Layer-split training.
+/// Training with bounded staleness.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Layer split")]
+#[command(next_help_heading = "Staleness")]
 pub struct StalenessOptions {
-    /// Allows rows of the first layer that are up to so many steps old: those of hot nodes are computed once for several
-    /// mini-batches, beside training, where that is predicted to be faster. It changes results within this bound
+    /// Allows what was computed with parameters of up to so many steps before. Rows of the first layer: those of hot nodes are computed
+    /// once for several mini-batches, beside training, where that is predicted to be faster. With --plan factored gradients: devices
+    /// train their next shares while those of earlier ones are added up. It changes results within this bound
     #[arg(long, value_name = "STEPS", default_value_t = 0, hide_default_value = true)]
     pub allow_staleness: u64,
     /// The share of nodes that are hot, from 0, which is exact training, to 1. It trains so even where exact training is predicted
@@ -32,10 +33,23 @@ fn ratio(text: &str) -> Result<f64, String> {
 impl StalenessOptions {
     /// Whether any of the options is given.
     pub(crate) fn is_asked(&self) -> bool {
-        self.allow_staleness > 0 || self.hot_ratio.is_some() || self.max_hot_ratio.is_some()
+        self.allow_staleness > 0 || self.splits_layers()
     }
 
-    /// What is allowed; `None` trains exactly.
+    /// Whether any of the options is given that only layer-split training has.
+    pub(crate) fn splits_layers(&self) -> bool {
+        self.hot_ratio.is_some() || self.max_hot_ratio.is_some()
+    }
+
+    /// Steps by which gradients may be stale with this plan: devices with roles alone train so.
+    pub(crate) fn of_gradients(&self, plan: &PlanChoice) -> usize {
+        match plan {
+            PlanChoice::Factored => usize::try_from(self.allow_staleness).unwrap_or(usize::MAX),
+            _ => 0,
+        }
+    }
+
+    /// What is allowed of layer-split training; `None` splits no layers.
     ///
     /// # Errors
     ///
@@ -53,8 +67,17 @@ impl StalenessOptions {
         if context.ranks().is_some() {
             return Err(Usage::error("--allow-staleness: ranks of MPI train exactly; leave it out"));
         }
-        if plan.is_some_and(|plan| !matches!(plan, PlanChoice::Auto)) {
-            return Err(Usage::error("--allow-staleness: layers are split by a plan of their own; leave --plan out"));
+        match plan {
+            None | Some(PlanChoice::Auto) => {}
+            Some(PlanChoice::Factored) if self.splits_layers() => {
+                let why = "devices with roles split no layers; leave it out, or leave --plan out";
+                return Err(Usage::error(format!("--hot-ratio, --max-hot-ratio: {why}")));
+            }
+            Some(PlanChoice::Factored) => return Ok(None),
+            Some(_) => {
+                let why = "layers are split by a plan of their own, and gradients are stale with --plan factored";
+                return Err(Usage::error(format!("--allow-staleness: {why}; leave --plan out, or take that one")));
+            }
         }
         let Self { allow_staleness: staleness, hot_ratio, max_hot_ratio } = *self;
         if let (Some(ratio), Some(most)) = (hot_ratio, max_hot_ratio)

@@ -97,7 +97,7 @@ pub(crate) const SYSTEMS: &[System] = &[
         plan: "factored",
         cache: Some("presample:1"),
         differs: "Every mini-batch is one exact step of all trainers, divided by seeds; GNNLab's trainers take whole ones, with \
-                  bounded staleness. The number of samplers is searched from GNNLab's formula on. A topology that a sampler cannot \
+                  bounded staleness, which --plan factored has with --allow-staleness. The number of samplers is searched from GNNLab's formula on. A topology that a sampler cannot \
                   hold is read from the host's memory.",
         ..PLAIN
     },

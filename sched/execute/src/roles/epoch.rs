@@ -1,6 +1,7 @@
 //! The event loop of an epoch of devices with roles: sends shares to lanes as the schedule allows, and receives their answers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
@@ -38,8 +39,7 @@ struct Running {
     from: Duration,
 }
 
-/// The step of training under way.
-#[derive(Default)]
+/// A step of training under way.
 struct Together {
     /// Trainers that have begun, each with its start in virtual time.
     begun: Vec<(RolesStep, Duration)>,
@@ -81,9 +81,16 @@ pub(super) struct Epoch<'a> {
     /// Shares by mini-batch and trainer.
     shares: HashMap<(usize, usize), Share>,
     running: Vec<Running>,
-    together: Together,
+    /// Steps of training under way, by mini-batch; more than one where gradients may be stale.
+    together: BTreeMap<usize, Together>,
+    /// Of each device that trains, the next mini-batch of which it is sent its share, or one without a seed.
+    next: Vec<usize>,
     /// In virtual time, what was done and has not ended.
     ends: Vec<(Duration, End)>,
+    /// In virtual time where gradients may be stale, the all-reduces that have not ended, and the end of the last one.
+    summing: (usize, Duration),
+    /// Whether an export waits for the steps under way.
+    export_waits: bool,
     /// Start of the export that the leading trainer was asked for, if one is under way.
     exporting: Option<Duration>,
     stopped: bool,
@@ -111,6 +118,7 @@ impl<'a> Epoch<'a> {
             } = Some(lane);
         }
         let (lanes, failure) = Lanes::start(start, lent);
+        let next = vec![replay.ended(); executor.schedule.max_trainers()];
         Self {
             epoch,
             clock: Clock::new(executor.limit, start),
@@ -124,8 +132,11 @@ impl<'a> Epoch<'a> {
             sums,
             shares: HashMap::new(),
             running: Vec::new(),
-            together: Together::default(),
+            together: BTreeMap::new(),
+            next,
             ends: Vec::new(),
+            summing: (0, Duration::ZERO),
+            export_waits: false,
             exporting: None,
             stopped: false,
             failure,
@@ -142,6 +153,10 @@ impl<'a> Epoch<'a> {
                 && let Some(step) = self.replay.begin()
             {
                 self.begin(step, observe);
+            }
+            if self.export_waits && self.replay.under_way() == 0 && self.failure.is_none() {
+                self.export_waits = false;
+                self.export();
             }
             if self.is_done() {
                 return;
@@ -170,19 +185,25 @@ impl<'a> Epoch<'a> {
     /// Ends all lanes, and returns their operators.
     pub(super) fn close(self) -> Result<EpochReport> {
         assert!(self.running.is_empty(), "{} steps are running at the end", self.running.len());
-        let seconds = self.before + self.seconds();
-        self.executor.take_back(self.lanes.end());
-        if let Some(failure) = self.failure {
+        let Self { executor, lanes, failure, replay, sums, stopped, now, start, before, .. } = self;
+        executor.take_back(lanes.end());
+        if let Some(failure) = failure {
             return Err(failure);
         }
-        let trained = self.replay.ended();
-        let remaining: Vec<u32> = (trained as u32..self.executor.num_batches).collect();
+        executor.settle()?;
+        let seconds = if executor.all_reduce.is_some() { now } else { start.elapsed() }.as_secs_f64();
+        let remaining: Vec<u32> = (replay.ended() as u32..executor.num_batches).collect();
         assert!(
-            self.stopped || remaining.is_empty(),
+            stopped || remaining.is_empty(),
             "{} mini-batches are left by roles that are possible",
             remaining.len()
         );
-        Ok(self.sums.finish(seconds, self.stopped && !remaining.is_empty(), remaining))
+        Ok(sums.finish(before + seconds, stopped && !remaining.is_empty(), remaining))
+    }
+
+    /// Whether a share may be trained before the steps before it have ended.
+    fn is_stale(&self) -> bool {
+        self.executor.schedule.staleness > 0
     }
 
     fn is_virtual(&self) -> bool {
@@ -234,7 +255,7 @@ impl<'a> Epoch<'a> {
                 }
                 let lane = self.of_device[device].sampling.expect("it samples");
                 self.lanes.lane(lane).send_share(id, seeds);
-                self.is_running(lane, Some(step), id);
+                self.is_running(lane, Some(step), id, self.now);
             }
             RolesWork::Gathering => {
                 let input = self.take(step);
@@ -244,15 +265,15 @@ impl<'a> Epoch<'a> {
                 }
                 let lane = self.of_device[device].gathering.expect("it trains");
                 self.lanes.lane(lane).send(id, Some(input));
-                self.is_running(lane, Some(step), id);
+                self.is_running(lane, Some(step), id, self.now);
             }
             RolesWork::Training => self.train(step),
         }
     }
 
-    fn is_running(&mut self, lane: usize, step: Option<RolesStep>, id: BatchId) {
+    fn is_running(&mut self, lane: usize, step: Option<RolesStep>, id: BatchId, from: Duration) {
         let since = self.clock.read(Instant::now());
-        self.running.push(Running { lane, step, id, since, from: self.now });
+        self.running.push(Running { lane, step, id, since, from });
     }
 
     fn share(&mut self, step: RolesStep) -> &mut Share {
@@ -263,45 +284,62 @@ impl<'a> Epoch<'a> {
         self.share(step).batch.take().expect("no lane has it")
     }
 
-    /// Begins to train a share: at once, where trainers wait for each other in the exchange; in virtual time when all trainers have
-    /// begun, because the clock stands still while one works.
+    /// Begins to train a share: at once, where trainers wait for each other in the exchange, or not at all; in virtual time when all
+    /// trainers of a synchronous step have begun, because the clock stands still while one works.
     fn train(&mut self, step: RolesStep) {
         let trainers = self.executor.schedule.trainers(step.batch);
-        self.together.begun.push((step, self.now));
-        if !self.is_virtual() {
-            if self.together.begun.len() == 1 {
-                self.take_part(step.batch, trainers);
+        let now = self.now;
+        let together = self.together(step.batch);
+        together.begun.push((step, now));
+        let mut sent = vec![(step, now)];
+        if self.is_virtual() && !self.is_stale() {
+            let together = self.together(step.batch);
+            if together.begun.len() < trainers {
+                return;
             }
-            return self.send_training(step);
+            sent.clone_from(&together.begun);
         }
-        if self.together.begun.len() < trainers {
-            return;
+        self.take_part();
+        for (step, from) in sent {
+            self.send_training(step, from);
         }
-        self.take_part(step.batch, trainers);
-        for (step, from) in self.together.begun.clone() {
-            self.executor.devices[step.device].clock.set(from);
-            self.send_training(step);
+        self.take_part();
+    }
+
+    /// The step of a mini-batch, in which all devices that ever train take part.
+    fn together(&mut self, batch: usize) -> &mut Together {
+        let expected = self.next.len();
+        let new = || Together { begun: Vec::new(), answers: Vec::new(), expected };
+        self.together.entry(batch).or_insert_with(new)
+    }
+
+    /// Lets devices that train other mini-batches take part in the steps that have begun, in the order of mini-batches.
+    fn take_part(&mut self) {
+        for device in 0..self.next.len() {
+            while let batch = self.next[device]
+                && batch < self.replay.ended() + self.replay.under_way()
+                && device >= self.executor.schedule.trainers(batch)
+            {
+                let id = self.id(batch);
+                self.together(batch);
+                self.send_part(device, id, Duration::ZERO, empty(id), None);
+            }
         }
     }
 
-    /// Lets the devices that train other mini-batches take part in the step.
-    fn take_part(&mut self, batch: usize, trainers: usize) {
-        let all = self.executor.schedule.max_trainers();
-        self.together.expected = all;
-        let id = self.id(batch);
-        for device in trainers..all {
-            self.executor.devices[device].clock.set(Duration::ZERO);
-            let lane = self.of_device[device].training.expect("it trains");
-            self.lanes.lane(lane).send(id, Some(empty(id)));
-            self.is_running(lane, None, id);
-        }
-    }
-
-    fn send_training(&mut self, step: RolesStep) {
+    fn send_training(&mut self, step: RolesStep, from: Duration) {
         let (id, batch) = (self.id(step.batch), self.take(step));
-        let lane = self.of_device[step.device].training.expect("it trains");
+        self.send_part(step.device, id, from, batch, Some(step));
+    }
+
+    /// Sends a training operator its share of a step, or one without a seed.
+    fn send_part(&mut self, device: usize, id: BatchId, from: Duration, batch: MiniBatch, step: Option<RolesStep>) {
+        self.next[device] = id.index as usize + 1;
+        self.executor.devices[device].clock.set(from);
+        self.executor.devices[device].ended.store(self.replay.ended() as u64, Ordering::Release);
+        let lane = self.of_device[device].training.expect("it trains");
         self.lanes.lane(lane).send(id, Some(batch));
-        self.is_running(lane, Some(step), id);
+        self.is_running(lane, step, id, from);
     }
 
     /// Sleeps until a lane answers, or a piece of the time limit has passed; in virtual time, once all lanes have answered, goes to the
@@ -335,9 +373,15 @@ impl<'a> Epoch<'a> {
         ends.sort_by_key(order);
         for end in ends {
             match end {
+                End::Share(step, work, span) if step.work == RolesWork::Training => {
+                    self.share_trained(step, *work, span, observe);
+                }
                 End::Share(step, work, span) => self.ended(step, *work, span, observe),
                 End::Switch(step, span) => self.switched(step, span, observe),
-                End::Together => self.trained(observe),
+                End::Together => {
+                    self.summing.0 = self.summing.0.saturating_sub(1);
+                    self.trained(observe);
+                }
             }
         }
     }
@@ -371,6 +415,7 @@ impl<'a> Epoch<'a> {
         match (outcome, index) {
             (Ok(Output::State(state)), _) => {
                 if self.exporting.take().is_some() && self.failure.is_none() {
+                    self.replay.release();
                     let seconds = self.before + self.seconds();
                     let so_far = self.sums.clone().finish(seconds, false, Vec::new());
                     self.notify(&Event::Exported(&state, &so_far), observe);
@@ -383,13 +428,14 @@ impl<'a> Epoch<'a> {
                 self.fail(error);
             }
             (Ok(Output::Work(work)), Some(index)) => {
-                let running = self.running.swap_remove(index);
+                // The first one of the lane: it answers in the order of sending.
+                let running = self.running.remove(index);
                 if self.failure.is_none() {
                     self.answered(running, work, span, observe);
                 }
             }
             (Err(error), Some(index)) => {
-                self.running.swap_remove(index);
+                self.running.remove(index);
                 if error.is_panic() {
                     self.lane_is_lost(lane);
                 }
@@ -401,36 +447,72 @@ impl<'a> Epoch<'a> {
     }
 
     /// Takes a lane's answer. In virtual time it has the span that the operator's own seconds make, and its end is to come.
-    fn answered(&mut self, Running { step, from, .. }: Running, work: Work, real: Span, observe: Observe<'_>) {
-        let of_training = step.is_none_or(|step| step.work == RolesWork::Training);
-        let begun = |step| self.together.begun.iter().find(|(of, _)| Some(*of) == step).map(|(_, from)| *from);
-        let from = if of_training { begun(step).unwrap_or(from) } else { from };
+    fn answered(&mut self, Running { step, from, id, .. }: Running, work: Work, real: Span, observe: Observe<'_>) {
         let end = from + work.measured.busy;
         let span = match self.is_virtual() {
             true => Span { start: from.as_secs_f64(), end: end.as_secs_f64() },
             false => real,
         };
         match step {
-            Some(step) if !of_training && self.is_virtual() => {
-                self.ends.push((end, End::Share(step, Box::new(work), span)));
-            }
-            Some(step) if !of_training => self.ended(step, work, span, observe),
+            Some(step) if step.work != RolesWork::Training || self.is_stale() => match self.is_virtual() {
+                true => self.ends.push((end, End::Share(step, Box::new(work), span))),
+                false if step.work == RolesWork::Training => self.share_trained(step, work, span, observe),
+                false => self.ended(step, work, span, observe),
+            },
             _ => {
-                self.together.expected -= 1;
-                self.together.answers.extend(step.map(|step| (step, work, span)));
-                let Together { begun, answers, expected } = &self.together;
-                if *expected > 0 {
+                let is_stale = self.is_stale();
+                let together = self.together.get_mut(&(id.index as usize)).expect("the step has begun");
+                together.expected -= 1;
+                together.answers.extend(step.map(|step| (step, work, span)));
+                if is_stale {
+                    return self.add_up(observe);
+                }
+                if together.expected > 0 {
                     return;
                 }
                 let Some(all_reduce) = self.executor.all_reduce else { return self.trained(observe) };
-                let busy = answers.iter().map(|(step, work, _)| {
-                    let from = begun.iter().find(|(of, _)| of == step).map_or(self.now, |(_, from)| *from);
-                    from + work.measured.busy
-                });
+                let from = |step| together.begun.iter().find(|(of, _)| *of == step).expect("it has begun").1;
+                let busy = together.answers.iter().map(|&(step, ref work, _)| from(step) + work.measured.busy);
                 let latest = busy.max().expect("a trainer at least");
-                let all_reduce = if answers.len() > 1 { all_reduce } else { Duration::ZERO };
+                let all_reduce = if together.answers.len() > 1 { all_reduce } else { Duration::ZERO };
                 self.ends.push((latest + all_reduce, End::Together));
             }
+        }
+    }
+
+    /// Where gradients may be stale: a share was trained, and its gradients are on their way.
+    fn share_trained(&mut self, step: RolesStep, work: Work, span: Span, observe: Observe<'_>) {
+        self.replay.end(step);
+        let together = self.together.get_mut(&step.batch).expect("the step has begun");
+        together.expected -= 1;
+        together.answers.push((step, work, span));
+        self.add_up(observe);
+    }
+
+    /// Ends the steps whose gradients are all there; in virtual time after their all-reduces, which follow one another.
+    fn add_up(&mut self, observe: Observe<'_>) {
+        let is_there = |epoch: &Self, batch| epoch.together.get(&batch).is_some_and(|of| of.expected == 0);
+        while self.replay.complete() > self.summing.0 && is_there(self, self.replay.ended() + self.summing.0) {
+            let batch = self.replay.ended() + self.summing.0;
+            let trainers = self.executor.schedule.trainers(batch);
+            let Some(all_reduce) = self.executor.all_reduce.filter(|_| trainers > 1) else {
+                if self.summing.0 == 0 {
+                    self.trained(observe);
+                    continue;
+                }
+                // It ends with the all-reduces before it.
+                self.ends.push((self.summing.1, End::Together));
+                self.summing.0 += 1;
+                continue;
+            };
+            let start = self.now.max(if self.summing.0 > 0 { self.summing.1 } else { Duration::ZERO });
+            let end = start + all_reduce;
+            let span = self.later(Span { start: start.as_secs_f64(), end: end.as_secs_f64() });
+            for device in 0..trainers {
+                self.notify(&Event::Added(device, self.id(batch), span), observe);
+            }
+            self.ends.push((end, End::Together));
+            self.summing = (self.summing.0 + 1, end);
         }
     }
 
@@ -473,17 +555,21 @@ impl<'a> Epoch<'a> {
         self.notify(&Event::Switched(step.device, step.rank == step.device, span), observe);
     }
 
-    /// All trainers have trained their shares of a mini-batch, and have taken the step.
+    /// All trainers have trained their shares of the next mini-batch, and have taken the step, or may take it.
     fn trained(&mut self, observe: Observe<'_>) {
-        let mut answers = std::mem::take(&mut self.together).answers;
+        let batch = self.replay.ended();
+        let Together { mut answers, .. } = self.together.remove(&batch).expect("the step has begun");
         answers.sort_by_key(|(step, ..)| step.device);
         let (mut seeds, mut edges, mut score) = (0, 0, Score::default());
-        let batch = answers.first().expect("a trainer at least").0.batch;
+        if !self.is_stale() {
+            answers.iter().for_each(|(step, ..)| self.replay.end(*step));
+        }
+        self.replay.summed();
         for (step, work, span) in answers {
-            self.replay.end(step);
             let share = self.shares.remove(&(step.batch, step.rank)).expect("it was sampled");
-            if step.device == 0 {
-                score = work.score;
+            // That of a synchronous step is of all shares, at every trainer.
+            if step.device == 0 || self.is_stale() {
+                score += work.score;
             }
             let of_share = work.batch.num_seeds();
             (seeds, edges) = (seeds + of_share, edges + share.edges);
@@ -513,14 +599,20 @@ impl<'a> Epoch<'a> {
         match observe(event) {
             Control::Continue => {}
             Control::Cut => self.stop(),
-            Control::Export => {
-                if self.exporting.is_none() && self.failure.is_none() {
-                    let leading = self.of_device[0].training.expect("the first device trains");
-                    self.lanes.lane(leading).export();
-                    self.exporting = Some(self.clock.read(Instant::now()));
-                }
+            Control::Export if self.exporting.is_some() || self.export_waits || self.failure.is_some() => {}
+            Control::Export if self.is_stale() => {
+                self.export_waits = true;
+                self.replay.hold();
             }
+            Control::Export => self.export(),
         }
+    }
+
+    /// Asks the leading trainer for its state.
+    fn export(&mut self) {
+        let leading = self.of_device[0].training.expect("the first device trains");
+        self.lanes.lane(leading).export();
+        self.exporting = Some(self.clock.read(Instant::now()));
     }
 }
 

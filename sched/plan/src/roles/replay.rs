@@ -23,6 +23,10 @@ pub struct RolesSchedule {
     pub ready: usize,
     /// Seconds in which a device changes its role.
     pub switching: f64,
+    /// Maximum staleness of gradients: a share of a mini-batch may be trained while up to so many steps before that of its mini-batch
+    /// have not ended (stale synchronous parallel, [Ho et al., NeurIPS 2013](https://dl.acm.org/doi/10.5555/2999611.2999748)).
+    #[serde(default)]
+    pub staleness: usize,
 }
 
 /// What a device does.
@@ -87,9 +91,10 @@ struct Queued {
 /// The replay of roles with any durations: which steps may begin, which have begun and ended.
 ///
 /// Shares are sampled in the order of mini-batches and, within one, of trainers, each by the sampler device that is free first; of several
-/// the last device, which never trains where one does not. A step of training ends when all of its trainers' have, and the next
-/// one begins only then. So for any durations every mini-batch is trained once, in its order, and the queue stays within its
-/// capacity.
+/// the last device, which never trains where one does not. A step of training is complete when all of its trainers' shares are, and
+/// ends when their gradients have been added up ([`RolesReplay::summed`]); steps end in the order of mini-batches. A share is trained
+/// only when at most [`RolesSchedule::staleness`] steps before its own have not ended: with none, one step after another. So for any
+/// durations every mini-batch is trained once, steps are in their order, and the queue stays within its capacity.
 ///
 /// Single-threaded: the executor owns it and reports every end to it.
 #[derive(Debug, Clone)]
@@ -104,10 +109,12 @@ pub struct RolesReplay {
     next: (usize, usize),
     /// Steps of training that have ended.
     ended: usize,
-    /// Trainers that have begun, and have ended, the step after these.
-    step: [usize; 2],
+    /// Of each of the steps after these, up to the last one that a trainer has begun, the trainers that have trained their shares.
+    steps: VecDeque<usize>,
     /// Mini-batches that may be worked on; fewer than all after a stop.
     limit: usize,
+    /// Whether no further step may begin for now.
+    held: bool,
 }
 
 impl RolesSchedule {
@@ -206,8 +213,9 @@ impl RolesReplay {
             taken: first,
             next: (first, 0),
             ended: first,
-            step: [0; 2],
+            steps: VecDeque::new(),
             limit: schedule.num_batches,
+            held: false,
             schedule: schedule.clone(),
         }
     }
@@ -227,9 +235,31 @@ impl RolesReplay {
         self.queue.len()
     }
 
-    /// Lets no further mini-batch begin its training: the step that a trainer has begun is completed.
+    /// Steps that have not ended, up to the last one that a trainer has begun.
+    pub fn under_way(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Steps that have not ended and of which every trainer has trained its share, as those before.
+    pub fn complete(&self) -> usize {
+        let trainers = |step: usize| self.schedule.trainers(self.ended + step);
+        self.steps.iter().enumerate().take_while(|(step, trained)| **trained == trainers(*step)).count()
+    }
+
+    /// Lets no further mini-batch begin its training: the steps that a trainer has begun are completed.
     pub fn stop(&mut self) {
-        self.limit = self.limit.min(self.ended + usize::from(self.step[0] > 0));
+        self.limit = self.limit.min(self.ended + self.steps.len());
+        self.held = false;
+    }
+
+    /// Lets no further mini-batch begin its training until [`RolesReplay::release`], as [`RolesReplay::stop`]; all else goes on.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Ends what [`RolesReplay::hold`] began.
+    pub fn release(&mut self) {
+        self.held = false;
     }
 
     /// Begins the next step that may begin now, if any. Call it until it returns `None`.
@@ -243,7 +273,9 @@ impl RolesReplay {
         self.devices[step.device].at[step.work as usize] = true;
         match step.work {
             RolesWork::Training => {
-                self.step[0] += 1;
+                let number = step.batch - self.ended;
+                // A device that becomes a trainer may begin before the trainers of the step before.
+                self.steps.resize(self.steps.len().max(number + 1), 0);
                 self.devices[step.device].trained += 1;
             }
             RolesWork::Gathering => {
@@ -268,7 +300,7 @@ impl RolesReplay {
         Some(step)
     }
 
-    /// Records that a step, which [`RolesReplay::begin`] returned, has ended.
+    /// Records that a step of a device, which [`RolesReplay::begin`] returned, has ended; of training, that its share is trained.
     pub fn end(&mut self, step: RolesStep) {
         let device = &mut self.devices[step.device];
         device.at[step.work as usize] = false;
@@ -281,18 +313,23 @@ impl RolesReplay {
                     (device.gathers, device.trained) = (step.batch, step.batch);
                 }
             }
-            RolesWork::Training => {
-                self.step[1] += 1;
-                if self.step[1] == self.schedule.trainers(self.ended) {
-                    (self.ended, self.step) = (self.ended + 1, [0; 2]);
-                    let ended = self.ended;
-                    for device in &mut self.devices {
-                        if device.role == Role::Trainer && device.trains.front().is_some_and(|t| t.1 <= ended) {
-                            device.trains.pop_front();
-                            device.role = Role::Between;
-                        }
-                    }
-                }
+            RolesWork::Training => self.steps[step.batch - self.ended] += 1,
+        }
+    }
+
+    /// Records that the gradients of the first mini-batch that is complete have been added up: its step has ended.
+    ///
+    /// # Panics
+    ///
+    /// When some trainer of the mini-batch has not trained its share.
+    pub fn summed(&mut self) {
+        assert!(self.complete() > 0, "step {} of {:?} is not complete", self.ended, self.steps);
+        self.steps.pop_front();
+        self.ended += 1;
+        for device in &mut self.devices {
+            if device.role == Role::Trainer && device.trains.front().is_some_and(|t| t.1 <= self.ended) {
+                device.trains.pop_front();
+                device.role = Role::Between;
             }
         }
     }
@@ -312,7 +349,12 @@ impl RolesReplay {
     fn training(&self, device: usize) -> Option<RolesStep> {
         let Device { role, trained: batch, gathers, .. } = self.devices[device];
         let is_gathered = batch + 1 < gathers || batch + 1 == gathers && !self.is_at(device, RolesWork::Gathering);
-        let may = role == Role::Trainer && batch == self.ended && batch < self.limit && is_gathered;
+        // A device whose own mini-batches are all trained waits until the last one's step has ended.
+        let is_own = self.devices[device].trains.front().is_some_and(|t| (t.0..t.1).contains(&batch));
+        let is_fresh = (self.ended..=self.ended + self.schedule.staleness).contains(&batch);
+        let is_begun = batch < self.ended + self.steps.len();
+        let may = role == Role::Trainer && is_own && is_fresh && batch < self.limit && (is_begun || !self.held);
+        let may = may && is_gathered;
         (may && !self.is_at(device, RolesWork::Training)).then_some(RolesStep {
             batch,
             work: RolesWork::Training,

@@ -1,5 +1,7 @@
 //! The event-driven simulator of devices with roles.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 use super::{RolesProblem, RolesReplay, RolesStep, RolesWork, Segment};
@@ -28,9 +30,9 @@ pub(super) fn run(problem: &RolesProblem, segments: &[Segment], observe: &mut dy
     let schedule = problem.schedule(segments);
     let mut replay = RolesReplay::new(&schedule, 0);
     let stays = schedule.min_trainers();
-    // Steps under way with the ends of their events; and of the step of training that not every trainer has begun, the latest end.
+    // Steps of devices under way with their ends; and complete steps of training, whose gradients are added up one after another.
     let mut running: Vec<(f64, RolesStep)> = Vec::new();
-    let (mut training, mut latest): (Vec<RolesStep>, f64) = (Vec::new(), 0.0);
+    let mut summing: VecDeque<f64> = VecDeque::new();
     let mut time = 0.0_f64;
     loop {
         while let Some(step) = replay.begin() {
@@ -45,22 +47,12 @@ pub(super) fn run(problem: &RolesProblem, segments: &[Segment], observe: &mut dy
             };
             let end = time + seconds;
             observe(RolesActivity { step, span: Span { start: time, end } });
-            if step.work != RolesWork::Training {
-                running.push((end, step));
-                continue;
-            }
-            training.push(step);
-            latest = latest.max(end);
-            if training.len() == trainers {
-                let ended = latest + if trainers > 1 { problem.all_reduce } else { 0.0 };
-                running.extend(training.drain(..).map(|step| (ended, step)));
-                latest = 0.0;
-            }
+            running.push((end, step));
         }
         if replay.ended() == problem.num_batches {
             return Some(time);
         }
-        let next = running.iter().map(|(end, _)| *end).reduce(f64::min)?;
+        let next = running.iter().map(|(end, _)| *end).chain(summing.front().copied()).reduce(f64::min)?;
         time = next;
         running.retain(|(end, step)| {
             let ends = *end == next;
@@ -69,5 +61,20 @@ pub(super) fn run(problem: &RolesProblem, segments: &[Segment], observe: &mut dy
             }
             !ends
         });
+        while summing.front() == Some(&next) {
+            summing.pop_front();
+            replay.summed();
+        }
+        // An all-reduce that takes no time ends now.
+        while replay.complete() > summing.len() {
+            let trainers = schedule.trainers(replay.ended() + summing.len());
+            let all_reduce = if trainers > 1 { problem.all_reduce } else { 0.0 };
+            let end = summing.back().map_or(time, |last| last.max(time)) + all_reduce;
+            if summing.is_empty() && end == time {
+                replay.summed();
+            } else {
+                summing.push_back(end);
+            }
+        }
     }
 }

@@ -48,6 +48,7 @@ fn a_mix_that_promises_little_is_not_chosen() {
         let ratio = device.prediction.epoch_seconds / best.prediction.epoch_seconds;
         assert!(best.schedule.shares.len() > 1 && (ratio > 1.05) == mixes, "{ratio}: {plans}");
         assert_eq!(plans.chosen(), if mixes { best } else { device });
+        assert_eq!(plans.passed_over(), (!mixes).then_some(best));
     }
 }
 
@@ -74,7 +75,7 @@ fn a_plan_that_takes_longer_than_another_promises_is_left_for_it() {
     let ratio = predicted(Strategy::Device) / predicted(Strategy::Interleaved);
     assert!(plans.best().schedule.shares.len() > 1 && (1.2..1.7).contains(&ratio), "{plans}");
     // As predicted, or a little worse than the device's own plan: it stays.
-    assert_eq!(plans.chosen(), plans.best());
+    assert_eq!((plans.chosen(), plans.passed_over()), (plans.best(), None));
     assert_eq!(run(&plans, 9, [1.0, 1.0]), [true; 9]);
     assert_eq!(run(&plans, 9, [1.09 * ratio, 1.0]), [true; 9]);
     // Longer, for a reason of its own: after two epochs the device's own plan is chosen, and kept.

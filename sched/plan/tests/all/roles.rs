@@ -28,6 +28,7 @@ fn problem(devices: usize, [sampling, gathering, training]: [f64; 3]) -> RolesPr
         queue: 16,
         ready: 2,
         switching: 0.0,
+        staleness: 0,
     }
 }
 
@@ -52,6 +53,7 @@ fn random(random: &mut Random) -> RolesProblem {
         queue: 4 << (5.0 * random.unit()) as usize,
         ready: 2,
         switching: 10.0 * random.unit() * training.at(1.0),
+        staleness: 0,
     }
 }
 
@@ -102,7 +104,11 @@ fn the_search_finds_the_best_number_on_random_machines() {
 }
 
 fn problems() -> impl Strategy<Value = RolesProblem> {
-    (any::<u64>(), 0..60usize).prop_map(|(seed, num_batches)| RolesProblem { num_batches, ..random(&mut Random(seed)) })
+    (any::<u64>(), 0..60usize, 0..4usize).prop_map(|(seed, num_batches, staleness)| RolesProblem {
+        num_batches,
+        staleness,
+        ..random(&mut Random(seed))
+    })
 }
 
 proptest! {
@@ -142,8 +148,18 @@ proptest! {
         prop_assert!(long.expect("devices sample") <= short.expect("devices sample") * (1.0 + 1e-9));
     }
 
-    /// Whatever ends first: every share is sampled, gathered and trained once, mini-batches are trained in their order, the queue and
-    /// the buffers stay within their capacities, and the device of a share is one with that role.
+    /// Gradients that may be staler never make an epoch without changes longer, and hide what is shorter of training and all-reduce.
+    #[test]
+    fn staler_gradients_are_of_no_harm(problem in problems(), trainers in 1..8usize) {
+        let segments = constant(trainers.min(problem.devices - 1));
+        let staler = RolesProblem { staleness: problem.staleness + 1, ..problem };
+        let (fresh, stale) = (problem.simulate(&segments), staler.simulate(&segments));
+        prop_assert!(stale.expect("devices sample") <= fresh.expect("devices sample") * (1.0 + 1e-9));
+    }
+
+    /// Whatever ends first: every share is sampled, gathered and trained once, steps end in the order of mini-batches, and no share
+    /// begins more steps ahead than gradients may be stale; the queue and the buffers stay within their capacities, and the device of
+    /// a share is one with that role.
     #[test]
     fn any_durations_train_every_mini_batch_once_and_in_order(
         problem in problems(),
@@ -183,7 +199,8 @@ proptest! {
                         prop_assert!(waiting[device] <= problem.ready);
                     }
                     RolesWork::Training => {
-                        prop_assert!(rank == device && batch == replay.ended());
+                        prop_assert!(rank == device);
+                        prop_assert!((replay.ended()..=replay.ended() + problem.staleness).contains(&batch));
                         waiting[device] -= 1;
                     }
                 }
@@ -195,9 +212,14 @@ proptest! {
             if replay.ended() == problem.num_batches {
                 break;
             }
-            prop_assert!(!running.is_empty(), "a device samples at any time");
-            let any = (random.unit() * running.len() as f64) as usize;
-            replay.end(running.swap_remove(any));
+            prop_assert!(!running.is_empty() || replay.complete() > 0, "a device samples at any time");
+            // The all-reduce of a step that is complete may end at any time, too.
+            let any = (random.unit() * (running.len() + usize::from(replay.complete() > 0)) as f64) as usize;
+            if any < running.len() {
+                replay.end(running.swap_remove(any));
+            } else {
+                replay.summed();
+            }
         }
         prop_assert!(problem.simulate(&segments).is_some());
         let expected: usize = (first..problem.num_batches).map(|batch| 3 * schedule.trainers(batch)).sum();
@@ -225,6 +247,18 @@ fn a_quarter_of_the_devices_samples_where_training_takes_three_times_as_long() {
     // A step takes 0.3 / 6 s. The first one waits for sampling and gathering of its shares, two by each sampler device at most.
     let steps = N as f64 * 0.05;
     assert!(plan.unswitched_seconds > steps && plan.unswitched_seconds < steps + 0.1, "{plan:?}");
+}
+
+/// Synchronous steps take training and all-reduce, one after the other; stale ones the longer of both.
+#[test]
+fn stale_gradients_hide_the_all_reduce() {
+    let fresh = RolesProblem { all_reduce: 0.06, ..problem(4, [0.01, 0.01, 0.3]) };
+    let stale = RolesProblem { staleness: 1, ..fresh };
+    let of = |problem: &RolesProblem| problem.simulate(&constant(3)).expect("a device samples") / N as f64;
+    assert!((of(&fresh) - 0.16).abs() < 1e-3, "{}", of(&fresh));
+    assert!((of(&stale) - 0.1).abs() < 1e-3, "{}", of(&stale));
+    let slow = RolesProblem { all_reduce: 0.25, ..stale };
+    assert!((of(&slow) - 0.25).abs() < 2e-3, "{}: all-reduces follow one another", of(&slow));
 }
 
 /// Where gathering takes longer than training, it is the time of a trainer.

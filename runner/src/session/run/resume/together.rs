@@ -102,8 +102,7 @@ pub(super) fn job(
         words::plural(state.machine.cores() as u64, "thread"),
     ));
     let evaluates = options.evaluation != Evaluation::None;
-    let wanted =
-        Wanted { evaluates, epochs: Some(options.epochs), group: None, roles: false, split: None, links: false };
+    let wanted = Wanted { evaluates, epochs: Some(options.epochs), ..Wanted::default() };
     let Measured { mut job, profile, problem, plans, held_bytes, .. } =
         session.planned().measure(context, dataset, config, wanted)?;
     let strategy = position.plan.strategy;
