@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{
-    Array, Dataset, DatasetWriter, Dtype, EdgeSplits, EdgeType, Element, FeatureMatrix, FeatureView, Load, Meta,
-    NodeNames, NodeType, OpenOptions, Splits, TargetMatrix, TaskRows, Topology, Types,
+    Array, Dataset, DatasetWriter, Dtype, EdgeSplits, EdgeType, Element, FeatureMatrix, Load, NodeNames, NodeType,
+    OpenOptions, Splits, TargetMatrix, Topology, Types,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -425,52 +425,12 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
         provenance.clone_from(&meta.provenance);
     }
     let mut writer = DatasetWriter::create(path, replace)?;
-    let Dataset { topology, splits, .. } = dataset;
-    writer.array("indptr", topology.indptr(), None)?;
-    writer.array("indices", topology.indices(), None)?;
-    if let Some(weights) = topology.weights() {
-        writer.array("weights", weights, None)?;
-    }
-    if let Some(keys) = topology.draw_keys() {
-        writer.array("draw_keys", keys, None)?;
-    }
-    if let (Some(types), Some(edge_types)) = (topology.types(), topology.edge_types()) {
+    let topology = &dataset.topology;
+    if let Some(types) = topology.types() {
         writer.set_types((**types).clone());
-        writer.array("edge_types", edge_types, None)?;
     }
-    topology.edge_ids().into_iter().try_for_each(|ids| writer.array("edge_ids", ids, None))?;
-    for (name, times) in [("node_times", topology.node_times()), ("edge_times", topology.edge_times())] {
-        times.into_iter().try_for_each(|times| writer.array(name, times, None))?;
-    }
-    let by_type = (0..).zip(&dataset.features_by_type);
-    let by_type = by_type.filter_map(|(of_type, features)| Some((Meta::features_of(of_type), features.as_ref()?)));
-    let is_typed = topology.types().is_some();
-    let of_edges = dataset.edge_features.iter().enumerate();
-    let of_edges = of_edges.filter_map(|(number, features)| {
-        Some((Meta::edge_features_of(is_typed.then_some(number)), features.as_ref()?))
-    });
-    let of_nodes = dataset.features.iter().map(|features| ("features".to_string(), features));
-    for (name, features) in of_nodes.chain(by_type).chain(of_edges) {
-        let dim = Some(features.dim());
-        match features.view() {
-            FeatureView::F32(values) => writer.array(&name, values, dim)?,
-            FeatureView::F16(values) => writer.array(&name, values, dim)?,
-            FeatureView::Bf16(values) => writer.array(&name, values, dim)?,
-            FeatureView::U8(values) => writer.array(&name, values, dim)?,
-        }
-    }
-    if let Some(rows) = &dataset.task_rows {
-        let [of_nodes, of_times] = TaskRows::ARRAYS;
-        writer.array(of_nodes, rows.nodes(), None)?;
-        writer.array(of_times, rows.times(), None)?;
-    }
-    if let Some(labels) = &dataset.labels {
-        writer.array("labels", labels, None)?;
-    }
-    if let Some(targets) = &dataset.targets {
-        writer.array("targets", targets.values(), Some(targets.dim()))?;
-    }
-    if let Some(ids) = dataset.node_ids.as_deref().or(node_ids.as_deref()) {
+    dataset.visit_arrays(&mut writer)?;
+    if let Some(ids) = node_ids.as_deref().filter(|_| dataset.node_ids.is_none()) {
         writer.array("node_ids", ids, None)?;
     }
     if let (Some(names), Some(ends)) = (dataset.path.array("node_names")?, dataset.path.array("node_name_ends")?) {
@@ -480,21 +440,6 @@ fn write(dataset: &Dataset, given: Given, path: PathBuf, replace: bool) -> morph
         let (bytes, ends) = stored_names(topology, &names);
         writer.array("node_names", &bytes, None)?;
         writer.array("node_name_ends", &ends, None)?;
-    }
-    for (name, nodes) in [("train", &splits.train), ("valid", &splits.valid), ("test", &splits.test)] {
-        writer.array(name, nodes, None)?;
-    }
-    for (name, pairs) in EdgeSplits::ARRAYS.into_iter().zip(dataset.edges.arrays()) {
-        if let Some(pairs) = pairs {
-            writer.array(name, pairs, Some(2))?;
-        }
-    }
-    for (targets, [labels, values]) in dataset.edges.targets.iter().zip(EdgeSplits::TARGET_ARRAYS) {
-        targets.labels.iter().try_for_each(|array| writer.array(labels, array, None))?;
-        targets.values.iter().try_for_each(|matrix| writer.array(values, matrix.values(), Some(matrix.dim())))?;
-    }
-    for (name, types) in EdgeSplits::TYPE_ARRAYS.into_iter().zip(&dataset.edges.types) {
-        types.iter().try_for_each(|types| writer.array(name, types, None))?;
     }
     provenance.insert("made_by".to_string(), "Graph.save of the Python package".into());
     writer.finish(&dataset.name, dataset.num_classes, provenance)?;

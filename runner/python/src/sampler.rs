@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use crossbeam::queue::ArrayQueue;
+use morphgl_batching_cpu::InducedEdges;
 use morphgl_graph_store::{Array, Dataset, Topology};
 use morphgl_registry::{
-    BatchId, BatchingContext, CustomSettings, Error, Expansion, Fanout, Fanouts, HostBatch, NeighborSettings, Pick,
-    SamplerSettings, Sampling, SeedSet,
+    BatchId, BatchingContext, Block, CustomSettings, Error, Expansion, Fanout, Fanouts, HostBatch, NeighborSettings,
+    Pick, SamplerSettings, Sampling, SeedSet,
 };
 use morphgl_sampler_core::{
     Excluded, Expected, HostBatching, NeighborSampler, SampleSeeds, Seeds, TYPED, TypedSampler, TypedSettings,
@@ -32,6 +33,8 @@ pub(crate) struct Sampler {
     idle: Mutex<Vec<Worker>>,
     spares: Arc<ArrayQueue<Subgraph>>,
     num_hops: usize,
+    /// Whether a subgraph has all edges among the nodes that hops found.
+    induced: bool,
 }
 
 /// How hops pick neighbours.
@@ -45,6 +48,8 @@ enum Kind {
 /// What a thread samples with.
 struct Worker {
     sampler: Picker,
+    /// Of a sampler of induced subgraphs.
+    induced: Option<(InducedEdges, Block)>,
     batch: HostBatch,
     seeds: Vec<u32>,
     times: Vec<i64>,
@@ -61,7 +66,8 @@ enum Picker {
 impl Sampler {
     /// Samples `num_hops` hops: `fanouts[edge type][hop]` neighbours of a node, -1 for all and 0 for none; without types of edge type 0.
     /// `order` has the caller's number of each edge, by default its position among those of its type. `temporal` is `uniform` or `last`,
-    /// by the graph's times or those given, of the edges in its order.
+    /// by the graph's times or those given, of the edges in its order. `induced` subgraphs have all edges among the nodes that hops found, of
+    /// which numbers per hop are then 0.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "the arguments of one call from Python")]
     fn new(
@@ -75,6 +81,7 @@ impl Sampler {
         order: Option<&Bound<'_, PyAny>>,
         node_times: Option<&Bound<'_, PyAny>>,
         edge_times: Option<&Bound<'_, PyAny>>,
+        induced: bool,
     ) -> PyResult<Self> {
         let order = order.map(|order| borrowed::<u32>("edge order", order)).transpose()?;
         let times =
@@ -85,7 +92,7 @@ impl Sampler {
             let topology = topology_of(&dataset.topology, weighted, order, node_times, edge_times)?;
             Self::build(topology, &fanouts, num_hops, weighted, disjoint, temporal).map_err(|e| e.to_string())
         });
-        built.map_err(PyValueError::new_err)
+        built.map(|sampler| Self { induced, ..sampler }).map_err(PyValueError::new_err)
     }
 
     /// The subgraph around `seeds`, which are ids of nodes within a type, type after type; trees are bounded by `times`, one per seed, in
@@ -175,7 +182,7 @@ impl Sampler {
         let context = BatchingContext { gather: false, ..BatchingContext::new(dataset, seeds, settings_of) };
         let host = HostBatching::new(&context)?;
         let spares = Arc::new(ArrayQueue::new(SPARES));
-        Ok(Self { host, kind, expected: Arc::default(), idle: Mutex::default(), spares, num_hops })
+        Ok(Self { host, kind, expected: Arc::default(), idle: Mutex::default(), spares, num_hops, induced: false })
     }
 
     fn worker(&self) -> Worker {
@@ -191,6 +198,7 @@ impl Sampler {
         };
         Worker {
             sampler,
+            induced: self.induced.then(|| (InducedEdges::new(topology), Block::default())),
             batch: HostBatch::default(),
             seeds: Vec::new(),
             times: Vec::new(),
@@ -201,8 +209,9 @@ impl Sampler {
     fn subgraph(&self, given: &[(usize, Array<i64>)], until: Option<&[Array<i64>]>, draw: u64) -> PyResult<Subgraph> {
         let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.pop());
         let mut worker = idle.unwrap_or_else(|| self.worker());
-        let Worker { sampler, batch, seeds, times, excluded } = &mut worker;
-        let types = self.host.dataset.topology.types().map(|types| &**types);
+        let Worker { sampler, induced, batch, seeds, times, excluded } = &mut worker;
+        let topology = &self.host.dataset.topology;
+        let types = topology.types().map(|types| &**types);
         seeds.clear();
         for (of, ids) in given {
             let nodes = types.map_or(0..self.host.dataset.num_nodes() as u32, |types| types.range(*of));
@@ -234,9 +243,13 @@ impl Sampler {
                 Ok(())
             }
         };
-        sampled.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let found = sampled.and_then(|()| match induced {
+            Some((edges, block)) => edges.among(topology, &batch.input_nodes, block).map(|()| Some(&*block)),
+            None => Ok(None),
+        });
+        let block = found.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let mut subgraph = self.spares.pop().unwrap_or_default();
-        subgraph.fill(batch, types, self.num_hops);
+        subgraph.fill(batch, block, types, self.num_hops);
         if let Ok(mut idle) = self.idle.try_lock() {
             idle.push(worker);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 use morphgl_graph_store::Types;
-use morphgl_registry::HostBatch;
+use morphgl_registry::{Block, HostBatch};
 
 use crate::buffer::{Buffer, Kind};
 
@@ -40,7 +40,7 @@ struct EdgePart {
     /// Local ids of the sources, then of the targets, then the graph's number of each edge: three arrays of equal length.
     start: usize,
     len: usize,
-    /// Edges of each hop, the seeds' own first.
+    /// Edges of each hop, the seeds' own first; of an induced subgraph all in the first.
     hops: Vec<usize>,
 }
 
@@ -50,16 +50,16 @@ pub(crate) type NodeArrays = (Buffer, Option<Buffer>, Vec<usize>);
 pub(crate) type EdgeArrays = (Buffer, Buffer, Buffer, Vec<usize>);
 
 impl Subgraph {
-    /// Sets all arrays to those of a mini-batch whose blocks have the numbers of their edges. Hops beyond its blocks, up to `num_hops`, are
-    /// empty. O(nodes log(node types) + edges).
-    pub(crate) fn fill(&mut self, host: &HostBatch, graph: Option<&Types>, num_hops: usize) {
+    /// Sets all arrays to those of a mini-batch, whose edges are those of its blocks, or of `induced`, which have the numbers of their
+    /// edges. Hops beyond its blocks, up to `num_hops`, are empty. O(nodes log(node types) + edges).
+    pub(crate) fn fill(&mut self, host: &HostBatch, induced: Option<&Block>, graph: Option<&Types>, num_hops: usize) {
         let (num_node_types, num_edge_types) = graph.map_or((1, 1), |g| (g.node_types().len(), g.edge_types().len()));
         let Self { values, nodes, edges, has_trees, types, local } = self;
         *has_trees = host.trees.is_some();
         nodes.clear();
         nodes.resize(num_node_types, NodePart { hops: vec![0; num_hops + 1], ..NodePart::default() });
         edges.clear();
-        edges.resize(num_edge_types, EdgePart { hops: vec![0; num_hops], ..EdgePart::default() });
+        edges.resize(num_edge_types, EdgePart { hops: vec![0; num_hops.max(1)], ..EdgePart::default() });
         types.clear();
         local.clear();
         // Ends of the hops among the input nodes.
@@ -77,7 +77,8 @@ impl Subgraph {
             }
             first = end;
         }
-        for (hop, block) in host.blocks.iter().rev().enumerate() {
+        let blocks: Vec<&Block> = induced.map_or_else(|| host.blocks.iter().rev().collect(), |block| vec![block]);
+        for (hop, block) in blocks.iter().enumerate() {
             match &block.edge_types {
                 Some(of_edges) => of_edges.iter().for_each(|&of| edges[usize::from(of)].hops[hop] += 1),
                 None => edges[0].hops[hop] += block.num_edges(),
@@ -111,7 +112,7 @@ impl Subgraph {
         // Where the next edge of each type goes.
         let mut next: Vec<usize> = edges.iter().map(|part| part.start).collect();
         let mut first = 0;
-        for block in host.blocks.iter().rev() {
+        for block in blocks {
             let numbers = block.edge_ids.as_deref().expect("the graph numbers its edges");
             // Rows before the newest nodes' have no edges.
             for row in first..block.num_dst {

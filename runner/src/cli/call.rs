@@ -72,7 +72,7 @@ pub fn call(call: Call<'_>) -> Result<Value, Failure> {
 impl Command {
     /// Whether the command takes a dataset in memory.
     fn reads_dataset(&self) -> bool {
-        use Command::{Cache, Evaluate, Plan, Predict, Profile, Train};
-        matches!(self, Profile(_) | Plan(_) | Train(_) | Evaluate(_) | Predict(_) | Cache(_))
+        use Command::{Cache, Evaluate, Info, Plan, Predict, Profile, Train};
+        matches!(self, Info(_) | Profile(_) | Plan(_) | Train(_) | Evaluate(_) | Predict(_) | Cache(_))
     }
 }

@@ -1,23 +1,24 @@
 //! `morphgl info`: describes a dataset.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{
-    ArrayFile, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, Meta, OpenOptions, TaskRows, unknown_neighbor,
+    Array, Dataset, DatasetPath, EdgeSplits, IsolatedNodes, Load, Meta, OpenOptions, unknown_neighbor,
 };
 use morphgl_platform::excerpt;
 use serde_json::json;
 
-use super::{Outcome, show};
+use super::{Invocation, Outcome, show};
 use crate::examples;
 use crate::paths;
 use crate::session::data::{num_bytes, overlap};
+use crate::usage::Usage;
+use parts::{Parts, for_each};
 
+mod parts;
 mod types;
 
 #[derive(Debug, Parser)]
@@ -27,7 +28,7 @@ mod types;
   morphgl info cora --json | jq .degree")]
 pub(crate) struct Args {
     /// Directory of the dataset
-    dataset: PathBuf,
+    dataset: Option<PathBuf>,
     /// Reads all data and compares it with its checksums
     #[arg(long)]
     check: bool,
@@ -39,14 +40,18 @@ const NOTE_LINES: usize = 3;
 const MAX_NAMES: usize = 60;
 /// Arrays of the splits.
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
-/// Bytes read at a time.
-const BUFFER: usize = 256 << 10;
 /// Sources that are looked up before the search for isolated nodes may end, and their memory is released.
 const SOURCES: usize = 256 << 10;
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let dataset = Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
-    let mut outcome = describe(&args.dataset)?;
+pub(super) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
+    let (dataset, mut outcome) = match (&call.dataset, &args.dataset) {
+        (Some(dataset), _) => (Dataset::clone(dataset), described(&Parts::in_memory(dataset)?, None)?),
+        (None, Some(path)) => {
+            let dataset = Dataset::open(path, OpenOptions { load: Load::Mmap, verify: args.check })?;
+            (dataset, describe(path)?)
+        }
+        (None, None) => return Err(Usage::error("give the directory of a dataset: morphgl info DIRECTORY")),
+    };
     let of = examples::noun(&dataset);
     let repeated = dataset.splits.num_repeated(dataset.num_examples());
     let remark = overlap(repeated, of);
@@ -68,18 +73,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Describes the valid dataset at `path`; needs one bit of memory per node, and a buffer.
+/// Describes the valid dataset at `path`; needs one bit of memory per node.
 pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
-    let dataset = DatasetPath::open(path)?;
-    let meta = dataset.meta().context("a dataset on disk")?;
-    let array = |name: &str| dataset.array(name)?.with_context(|| format!("{}: it has no {name}", path.display()));
+    described(&Parts::of_directory(&DatasetPath::open(path)?)?, Some(path))
+}
+
+/// Describes a dataset by its parts, of a directory those at `path`. O(nodes + edges), and a bit of memory per node.
+fn described(parts: &Parts, path: Option<&Path>) -> anyhow::Result<Outcome> {
+    let Parts { meta, indptr, indices, .. } = parts;
     let (n, num_edges) = (meta.num_nodes, meta.num_edges);
     let mut degrees = Degrees::default();
     let mut previous = None;
     let mut isolated = IsolatedNodes::new(n as usize);
     let mut node = 0;
-    for_each(&array("indptr")?, |offset| {
-        let offset = u64::from_le_bytes(offset);
+    for_each(indptr, |offset| {
         if let Some(previous) = previous.replace(offset) {
             let degree = offset.saturating_sub(previous);
             degrees.add(degree);
@@ -88,28 +95,24 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
             }
             node += 1;
         }
-    })?;
+    });
     let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.small[0]);
-    if isolated.count() > 0 {
-        // Mapped: a copy out of the page cache would take several times as long as the look-ups.
-        let all = array("indices")?.read::<u32>(Load::Mmap)?;
-        for sources in all.chunks(SOURCES) {
-            isolated.remove(sources);
-            if isolated.count() == 0 {
-                break;
-            }
-            all.release();
+    for sources in indices.chunks(SOURCES) {
+        if isolated.count() == 0 {
+            break;
         }
+        isolated.remove(sources);
+        indices.release();
     }
     let isolated = isolated.count();
-    let self_loops = num_self_loops(&array("indptr")?, &array("indices")?)?;
+    let self_loops = num_self_loops(indptr, indices)?;
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
-    if let Some(labels) = dataset.array("labels")? {
-        for_each(&labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
+    if let Some(labels) = &parts.labels {
+        for_each(labels, |label| labelled += u64::from(label >= 0));
     }
     let examples = meta.num_examples();
-    let labelled_of_splits = labelled_of_splits(&dataset, labelled, examples)?;
+    let labelled_of_splits = labelled_of_splits(parts, labelled, examples);
     let features = meta.arrays.get("features").map(|f| (f.shape[1], f.dtype));
     let total: u64 = meta.arrays.values().map(num_bytes).sum();
     let splits = SPLITS.map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
@@ -118,7 +121,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         0 => String::new(),
         count => format!(", {} of them self-loops", HumanCount(count)),
     };
-    let mut text = format!("{} at {}\n", excerpt(&meta.name, usize::MAX), path.display());
+    let place = path.map_or("in memory".to_string(), |path| format!("at {}", path.display()));
+    let mut text = format!("{} {place}\n", excerpt(&meta.name, usize::MAX));
     text += &format!("nodes     {}\n", HumanCount(n));
     text += &format!(
         "edges     {} directed{loops}; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without, {} of them isolated\n",
@@ -134,7 +138,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     text += &features.map_or(none.to_string(), |(dim, dtype)| {
         format!("features  {dim} x {dtype}, {} per row\n", show::bytes(dim * dtype.size() as u64))
     });
-    let task = task(&dataset)?;
+    let task = task(parts);
     let of = if task.is_some() { "row" } else { "node" };
     if let Some(task) = &task {
         text += &format!("task      {}\n", task.text());
@@ -143,7 +147,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         true => format!("labels    {} classes, {} {of}s labelled\n", meta.num_classes, HumanCount(labelled)),
         false => "labels    none\n".to_string(),
     };
-    let targets = dataset.array("targets")?.map(|array| known_targets(&array, meta)).transpose()?;
+    let targets = parts.targets.as_ref().map(|values| known_targets(values, meta));
     if let Some(known) = &targets {
         text += &format!("targets   {}\n", known.text(examples, of));
     }
@@ -169,7 +173,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     }
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
-    let types = types::describe(&dataset, meta)?;
+    let types = types::describe(parts);
     if let Some((tables, _)) = &types {
         text += tables;
     }
@@ -201,7 +205,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), meta.arrays.len());
 
     let json = json!({
-        "name": meta.name, "path": paths::lossy(path), "version": meta.version,
+        "name": meta.name, "path": path.map(paths::lossy), "version": path.map(|_| meta.version),
         "num_nodes": n, "num_edges": num_edges, "num_classes": meta.num_classes,
         "feature_dim": features.map_or(0, |(dim, _)| dim),
         "feature_dtype": features.map(|(_, dtype)| dtype),
@@ -223,7 +227,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "edge_features": edge_features.iter().map(|&(name, dim)| (name.clone(), json!(dim))).collect::<serde_json::Map<_, _>>(),
         "times": { "nodes": times[0], "edges": times[1] },
         "bytes": total,
-        "arrays": meta.arrays, "provenance": meta.provenance,
+        "arrays": path.map(|_| &meta.arrays), "provenance": meta.provenance,
     });
     Ok(Outcome::new(text, json))
 }
@@ -244,10 +248,7 @@ fn links([train, valid, test, negatives @ ..]: [Option<u64>; EdgeSplits::ARRAYS.
 /// # Errors
 ///
 /// The files were changed since the dataset was opened: an edge comes from a node that does not exist.
-fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64> {
-    let path = &indices.path;
-    let indptr = indptr.read::<u64>(Load::Mmap)?;
-    let indices = indices.read::<u32>(Load::Mmap)?;
+fn num_self_loops(indptr: &Array<u64>, indices: &Array<u32>) -> anyhow::Result<u64> {
     let (mut count, mut released, mut largest) = (0, 0, 0);
     for (node, row) in (0u32..).zip(indptr.windows(2)) {
         let sources = indices.get(row[0] as usize..row[1] as usize).unwrap_or_default();
@@ -261,6 +262,7 @@ fn num_self_loops(indptr: &ArrayFile, indices: &ArrayFile) -> anyhow::Result<u64
     }
     let num_nodes = indptr.len().saturating_sub(1);
     if largest as usize >= num_nodes && !indices.is_empty() {
+        let path = indices.file().unwrap_or(Path::new("indices"));
         return Err(unknown_neighbor(path, largest, num_nodes).into());
     }
     Ok(count)
@@ -276,13 +278,11 @@ struct Task {
 }
 
 /// The rows of the dataset's task, where it has one.
-fn task(dataset: &DatasetPath) -> anyhow::Result<Option<Task>> {
-    let [of_nodes, of_times] = TaskRows::ARRAYS;
-    let (Some(nodes), Some(times)) = (dataset.array(of_nodes)?, dataset.array(of_times)?) else { return Ok(None) };
-    let (nodes, times) = (nodes.read::<u32>(Load::Mmap)?, times.read::<i64>(Load::Mmap)?);
+fn task(parts: &Parts) -> Option<Task> {
+    let (nodes, times) = parts.rows.as_ref()?;
     let bounds = [times.iter().min(), times.iter().max()].map(|time| time.copied().unwrap_or(0));
     let distinct: HashSet<u32> = nodes.iter().copied().collect();
-    Ok(Some(Task { rows: nodes.len() as u64, nodes: distinct.len() as u64, times: bounds }))
+    Some(Task { rows: nodes.len() as u64, nodes: distinct.len() as u64, times: bounds })
 }
 
 impl Task {
@@ -307,9 +307,8 @@ struct KnownTargets {
 }
 
 /// Counts the known targets, in one pass over the array, whose memory is released meanwhile.
-fn known_targets(array: &ArrayFile, meta: &Meta) -> anyhow::Result<KnownTargets> {
-    let width = array.shape[1] as usize;
-    let values = array.read::<f32>(Load::Mmap)?;
+fn known_targets(values: &Array<f32>, meta: &Meta) -> KnownTargets {
+    let width = meta.arrays["targets"].shape[1] as usize;
     let (mut known, mut nodes) = (vec![0u64; width], 0);
     for rows in values.chunks(width * (SOURCES / width).max(1)) {
         for row in rows.chunks_exact(width) {
@@ -318,7 +317,7 @@ fn known_targets(array: &ArrayFile, meta: &Meta) -> anyhow::Result<KnownTargets>
         }
         values.release();
     }
-    Ok(KnownTargets { names: meta.schema().targets, known, nodes })
+    KnownTargets { names: meta.schema().targets, known, nodes }
 }
 
 impl KnownTargets {
@@ -341,40 +340,21 @@ impl KnownTargets {
 }
 
 /// Number of nodes of each split that have a label; `None` without labels.
-fn labelled_of_splits(dataset: &DatasetPath, labelled: u64, num_nodes: u64) -> anyhow::Result<[Option<u64>; 3]> {
-    let Some(labels) = dataset.array("labels")? else { return Ok([None; 3]) };
-    let labels = labels.read::<i32>(Load::Mmap)?;
+fn labelled_of_splits(parts: &Parts, labelled: u64, num_nodes: u64) -> [Option<u64>; 3] {
+    let Some(labels) = &parts.labels else { return [None; 3] };
     let mut counts = [Some(0); 3];
-    for (name, count) in SPLITS.into_iter().zip(&mut counts) {
-        let Some(split) = dataset.array(name)? else { continue };
-        let mut of_split = split.shape[0];
+    for (split, count) in parts.splits.iter().zip(&mut counts) {
+        let Some(split) = split else { continue };
+        let mut of_split = split.len() as u64;
         if labelled < num_nodes {
             of_split = 0;
-            let is_labelled = |v: [u8; 4]| labels.get(u32::from_le_bytes(v) as usize).is_some_and(|&label| label >= 0);
-            for_each(&split, |v| of_split += u64::from(is_labelled(v)))?;
+            let is_labelled = |v: u32| labels.get(v as usize).is_some_and(|&label| label >= 0);
+            for_each(split, |v| of_split += u64::from(is_labelled(v)));
             labels.release();
         }
         *count = Some(of_split);
     }
-    Ok(counts)
-}
-
-/// Calls `f` with the bytes of each element of an array.
-fn for_each<const N: usize>(array: &ArrayFile, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
-    let mut left = array.num_bytes();
-    let mut read = || -> std::io::Result<()> {
-        let mut file = &*array.file;
-        file.seek(SeekFrom::Start(array.offset))?;
-        let mut buffer = vec![0; BUFFER];
-        while left > 0 {
-            let chunk = &mut buffer[..left.min(BUFFER as u64) as usize];
-            file.read_exact(chunk)?;
-            chunk.chunks_exact(N).for_each(|element| f(element.try_into().expect("as many bytes")));
-            left -= chunk.len() as u64;
-        }
-        Ok(())
-    };
-    read().with_context(|| array.path.display().to_string())
+    counts
 }
 
 /// Histogram of in-degrees: an array for small ones, a map for those of a few hubs.

@@ -184,7 +184,7 @@ fn run(command: &Command, call: &Invocation<'_>) -> anyhow::Result<Outcome> {
         Command::Ops(args) => ops::run(args, &context()?),
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
-        Command::Info(args) => info::run(args),
+        Command::Info(args) => info::run(args, call),
         Command::Reorder(args) => reorder::run(args, show),
         Command::Profile(args) => profile::run(args, context()?, call),
         Command::Plan(args) => plan::run(args, context()?, call),

@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+mod induced;
 mod neighbor;
 mod shadow;
 mod typed;
 mod walk;
 
+pub use induced::InducedEdges;
 pub use neighbor::CpuNeighbor;
 pub use shadow::CpuShadow;
 pub use typed::CpuTyped;

@@ -1,6 +1,6 @@
 //! ShaDow sampling: the subgraph that the nodes of a few hops induce.
 
-mod induce;
+pub(crate) mod induce;
 
 use std::mem;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use morphgl_sampler_core::{
     Seeds, check_threads, sample_hops,
 };
 
-use induce::Inducer;
+use induce::{Graph, Inducer};
 
 /// Phase Batching by ShaDow sampling on CPU threads, `Batching_CPU_Shadow`.
 #[derive(Debug, Clone)]
@@ -123,7 +123,10 @@ impl HopSampler for Inducing<'_> {
     }
 
     fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
-        self.inducer.induce((self.topology, self.excluded), self.id, &mut self.hops, self.induced)?;
+        // ShaDow's models read no types of edges.
+        let graph = Graph { topology: self.topology, excluded: self.excluded, types: None };
+        self.inducer.induce(graph, self.id, self.hops.nodes(), self.induced)?;
+        self.hops.locals(&mut self.induced.indices);
         self.hops.finish()
     }
 }

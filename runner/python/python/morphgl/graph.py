@@ -401,9 +401,15 @@ class Graph:
         """The graph in numbers, an :class:`~morphgl.info.Info` with the document of `morphgl info --json`: degrees, splits, types, sizes. Of a graph
         in memory it is counted in O(nodes + edges), without the fields of a directory."""
         from . import commands
-        from .info import Info, described
+        from .info import Info
 
-        document = commands.run("info", None, [self._native.path], {}) if self._native.path else described(self)
+        if self._native.path:
+            return commands.of(Info, commands.run("info", None, [self._native.path], {}))
+        document = commands.run("info", self, [], {})
+        # What Python alone knows of a graph in memory.
+        document["provenance"] = self._source or {}
+        if document["targets"] is not None:
+            document["targets"]["names"] = self.target_names
         return commands.of(Info, document)
 
     def __reduce__(self):

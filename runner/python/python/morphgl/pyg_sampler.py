@@ -17,7 +17,6 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from . import _morphgl, typed
 from .graph import Graph
-from .induced import edges_among
 from .pyg_stores import GraphStore
 
 # What a sampler is built of, and built again when one of them is set.
@@ -124,7 +123,7 @@ class Sampler(BaseSampler):
             fanouts = [[fanout(number) for number in of_hops] for of_hops in (values.values() if self.is_hetero else [values])]
             self._native = _morphgl.Sampler(source.graph._native, fanouts, self.num_neighbors.num_hops, self._weight_attr is not None,
                                             self.disjoint, self.temporal_strategy if self.is_temporal else None, source.order,
-                                            source.node_times, source.edge_times)
+                                            source.node_times, source.edge_times, self.subgraph_type == SubgraphType.induced)
         return self._native
 
     @property
@@ -191,10 +190,9 @@ class Sampler(BaseSampler):
         seeds = [(number[name], integers(nodes)) for name, nodes in of_types.items()]
         nodes, edges = native.sample(seeds, times, int(torch.randint(1 << 48, ())) if draw is None else draw)
         tensor = torch.from_dlpack
-        if self.subgraph_type == SubgraphType.induced:
-            edges = edges_among(source, [np.asarray(part[0]) for part in nodes])
-        else:
-            edges = [(*map(tensor, part[:3]), part[3]) for part in edges]
+        # An induced sub-graph's edges are of no hop.
+        hops = lambda part: None if self.subgraph_type == SubgraphType.induced else part[3]
+        edges = [(*map(tensor, part[:3]), hops(part)) for part in edges]
         if self.sample_direction == "backward":
             edges = [(col, row, edge, hops) for row, col, edge, hops in edges]
         if not self.is_hetero:

@@ -1,11 +1,11 @@
 //! What `info` says of node types and edge types.
 
 use indicatif::HumanCount;
-use morphgl_graph_store::{DatasetPath, Load, Meta, TaskRows};
+use morphgl_graph_store::Meta;
 use morphgl_platform::excerpt;
 use serde_json::{Value, json};
 
-use super::{SPLITS, for_each, show};
+use super::{Parts, for_each, show};
 
 /// Maximum number of types in the text; JSON has all.
 const MAX_TYPES: usize = 20;
@@ -13,44 +13,45 @@ const MAX_TYPES: usize = 20;
 const MAX_NAME: usize = 60;
 
 /// Tables of the types of a dataset, and the same as JSON; `None` without types.
-pub(super) fn describe(dataset: &DatasetPath, meta: &Meta) -> anyhow::Result<Option<(String, Value)>> {
-    let Some(types) = &meta.types else { return Ok(None) };
+pub(super) fn describe(parts: &Parts) -> Option<(String, Value)> {
+    let meta = &parts.meta;
+    let types = meta.types.as_ref()?;
     let num_types = types.node_types().len();
     let mut labelled = vec![0u64; num_types];
     // Of a dataset with a task, labels and splits are of rows: those of nodes of a type are counted.
-    let rows = dataset.array(TaskRows::ARRAYS[0])?.map(|rows| rows.read::<u32>(Load::Mmap)).transpose()?;
+    let rows = parts.rows.as_ref().map(|(nodes, _)| nodes);
     let type_of = |example: u32| {
-        let node = rows.as_ref().map_or(Some(example), |rows| rows.get(example as usize).copied());
+        let node = rows.map_or(Some(example), |rows| rows.get(example as usize).copied());
         node.map_or(num_types, |node| types.node_type(node))
     };
-    if let Some(labels) = dataset.array("labels")? {
+    if let Some(labels) = &parts.labels {
         let mut example = 0u32;
-        for_each(&labels, |label| {
-            if i32::from_le_bytes(label) >= 0 {
+        for_each(labels, |label| {
+            if label >= 0 {
                 labelled[type_of(example)] += 1;
             }
             example += 1;
-        })?;
+        });
     }
     let mut splits = [const { Vec::new() }; 3];
-    for (name, counts) in SPLITS.into_iter().zip(&mut splits) {
+    for (split, counts) in parts.splits.iter().zip(&mut splits) {
         *counts = vec![0u64; num_types];
-        if let Some(split) = dataset.array(name)? {
-            for_each(&split, |example| {
+        if let Some(split) = split {
+            for_each(split, |example| {
                 // A file that was changed meanwhile may name any node.
-                if let Some(count) = counts.get_mut(type_of(u32::from_le_bytes(example))) {
+                if let Some(count) = counts.get_mut(type_of(example)) {
                     *count += 1;
                 }
-            })?;
+            });
         }
     }
     let mut edges = vec![0u64; types.edge_types().len()];
-    if let Some(edge_types) = dataset.array("edge_types")? {
-        for_each(&edge_types, |of| {
-            if let Some(count) = edges.get_mut(usize::from(u16::from_le_bytes(of))) {
+    if let Some(edge_types) = &parts.edge_types {
+        for_each(edge_types, |of| {
+            if let Some(count) = edges.get_mut(usize::from(of)) {
                 *count += 1;
             }
-        })?;
+        });
     }
     let features = |of: usize| {
         let array = meta.arrays.get(&Meta::features_of(of)).or_else(|| meta.arrays.get("features"))?;
@@ -95,7 +96,7 @@ pub(super) fn describe(dataset: &DatasetPath, meta: &Meta) -> anyhow::Result<Opt
         })
     });
     let json = json!({ "nodes": node_types.collect::<Vec<_>>(), "edges": edge_types.collect::<Vec<_>>() });
-    Ok(Some((text, json)))
+    Some((text, json))
 }
 
 /// The line of the types that a table leaves out.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use morphgl_graph_store::Topology;
 use morphgl_platform::{prefetch, prefetch_early};
 use morphgl_registry::{BatchId, Block, Error, Result};
-use morphgl_sampler_core::{EdgeArrays, Excluded, ExcludedRow, HostHopSampler, NeighborCheck};
+use morphgl_sampler_core::{EdgeArrays, Excluded, ExcludedRow, NeighborCheck};
 use rayon::prelude::*;
 
 /// Prefetch distance in nodes: of a row's offsets, and of its first neighbours.
@@ -22,12 +22,14 @@ pub(crate) struct Inducer {
     parts: Vec<Part>,
 }
 
-/// The graph, the check of neighbours in a mapped file, and the edges that are left out.
+/// The graph whose edges are found.
 #[derive(Debug, Clone, Copy)]
-struct Graph<'a> {
-    topology: &'a Topology,
-    check: Option<&'a NeighborCheck<'a>>,
-    excluded: &'a Excluded,
+pub(crate) struct Graph<'a> {
+    pub(crate) topology: &'a Topology,
+    /// The edges that are left out.
+    pub(crate) excluded: &'a Excluded,
+    /// Type of each edge, for blocks that have types.
+    pub(crate) types: Option<&'a [u16]>,
 }
 
 /// The edges that end in some of the nodes, in the graph's ids.
@@ -38,6 +40,7 @@ struct Part {
     sources: Vec<u32>,
     weights: Vec<f32>,
     edge_ids: Vec<u32>,
+    edge_types: Vec<u16>,
     /// Buffer for the row of a mapped file, or for what is left of one that loses edges.
     row: Vec<u32>,
 }
@@ -48,8 +51,8 @@ impl Inducer {
         Self { members: vec![0; num_nodes.div_ceil(64)], parts: (0..threads).map(|_| Part::default()).collect() }
     }
 
-    /// Sets `block` to the edges of the graph without those excluded among the nodes that `hops` found, rows in the order of their local ids and slots in that of the
-    /// CSC rows. On the threads of the current pool, one per part.
+    /// Sets `block` to the edges of the graph without those excluded among `nodes`, rows in the order of the nodes and slots in that of the
+    /// CSC rows, with the graph's ids of their sources. On the threads of the current pool, one per part.
     ///
     /// # Errors
     ///
@@ -58,23 +61,15 @@ impl Inducer {
     /// # Complexity
     ///
     /// O(in-degrees of the nodes).
-    pub(crate) fn induce(
-        &mut self,
-        (topology, excluded): (&Topology, &Excluded),
-        id: BatchId,
-        hops: &mut HostHopSampler<'_>,
-        block: &mut Block,
-    ) -> Result<()> {
+    pub(crate) fn induce(&mut self, graph: Graph<'_>, id: BatchId, nodes: &[u32], block: &mut Block) -> Result<()> {
         let Self { members, parts } = self;
-        let nodes = hops.nodes();
-        let check = NeighborCheck::new(topology);
-        let graph = Graph { topology, check: check.as_ref(), excluded };
+        let check = NeighborCheck::new(graph.topology);
         nodes.iter().for_each(|&v| members[v as usize / 64] |= 1 << (v % 64));
         match &mut parts[..] {
-            [part] => part.scan(graph, members, nodes),
+            [part] => part.scan(graph, check.as_ref(), members, nodes),
             parts => {
                 let share = nodes.len().div_ceil(parts.len()).max(1);
-                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(graph, members, nodes);
+                let scan = |(part, nodes): (&mut Part, &[u32])| part.scan(graph, check.as_ref(), members, nodes);
                 parts.par_iter_mut().zip(nodes.par_chunks(share)).for_each(scan);
                 let used = nodes.len().div_ceil(share);
                 parts[used..].iter_mut().for_each(Part::clear);
@@ -88,8 +83,7 @@ impl Inducer {
             return Err(Error::setting(id, format!("its subgraph has {num_edges} edges, more than 2^32 - 1; {cure}")));
         }
         (block.num_dst, block.num_src) = (nodes.len(), nodes.len());
-        collect(parts, EdgeArrays::of(topology), block);
-        hops.locals(&mut block.indices);
+        collect(parts, graph, block);
         Ok(())
     }
 }
@@ -100,11 +94,12 @@ impl Part {
         self.sources.clear();
         self.weights.clear();
         self.edge_ids.clear();
+        self.edge_types.clear();
     }
 
     /// Finds the edges from members to `nodes`.
-    fn scan(&mut self, graph: Graph<'_>, members: &[u64], nodes: &[u32]) {
-        let Graph { topology, check, excluded } = graph;
+    fn scan(&mut self, graph: Graph<'_>, check: Option<&NeighborCheck<'_>>, members: &[u64], nodes: &[u32]) {
+        let Graph { topology, excluded, types } = graph;
         self.clear();
         let (indptr, indices): (&[u64], &[u32]) = (topology.indptr(), topology.indices());
         let all = EdgeArrays::of(topology);
@@ -132,6 +127,9 @@ impl Part {
             self.sources.resize(found + row.len(), 0);
             let kept = keep(members, row, &mut self.sources[found..]);
             let edges = (row, edges, left.as_ref());
+            if let Some(types) = types {
+                extend_by_members(&mut self.edge_types, members, edges.clone(), types);
+            }
             if let Some(weights) = all.weights {
                 extend_by_members(&mut self.weights, members, edges.clone(), weights);
             }
@@ -174,7 +172,8 @@ fn keep(members: &[u64], row: &[u32], kept: &mut [u32]) -> usize {
 }
 
 /// Concatenates the parts in `block`.
-fn collect(parts: &mut [Part], all: EdgeArrays<'_>, block: &mut Block) {
+fn collect(parts: &mut [Part], graph: Graph<'_>, block: &mut Block) {
+    let all = EdgeArrays::of(graph.topology);
     block.indptr.clear();
     block.indptr.push(0);
     let mut first = 0;
@@ -182,34 +181,31 @@ fn collect(parts: &mut [Part], all: EdgeArrays<'_>, block: &mut Block) {
         block.indptr.extend(part.ends.iter().map(|end| (first + end) as u32));
         first += part.sources.len();
     }
-    let Block { indices, weights, edge_ids, .. } = block;
-    if all.weights.is_none() {
-        *weights = None;
+    concatenate(parts, |part| &mut part.sources, &mut block.indices);
+    let Block { weights, edge_ids, edge_types, .. } = block;
+    concatenate_optional(parts, all.weights.is_some(), |part| &mut part.weights, weights);
+    concatenate_optional(parts, all.ids.is_some(), |part| &mut part.edge_ids, edge_ids);
+    concatenate_optional(parts, graph.types.is_some(), |part| &mut part.edge_types, edge_types);
+}
+
+/// As [`concatenate`], where the graph has the array; else there is none.
+fn concatenate_optional<T: Copy>(
+    parts: &mut [Part],
+    exists: bool,
+    of: impl Fn(&mut Part) -> &mut Vec<T>,
+    out: &mut Option<Vec<T>>,
+) {
+    match exists {
+        true => concatenate(parts, of, out.get_or_insert_default()),
+        false => *out = None,
     }
-    if all.ids.is_none() {
-        *edge_ids = None;
-    }
-    let mut weights = all.weights.map(|_| weights.get_or_insert_default());
-    let mut edge_ids = all.ids.map(|_| edge_ids.get_or_insert_default());
+}
+
+/// Sets `out` to an array of the parts, one after another; that of a single part is taken as it is.
+fn concatenate<T: Copy>(parts: &mut [Part], of: impl Fn(&mut Part) -> &mut Vec<T>, out: &mut Vec<T>) {
     if let [part] = parts {
-        // A single part is taken as it is.
-        std::mem::swap(indices, &mut part.sources);
-        if let Some(weights) = &mut weights {
-            std::mem::swap(*weights, &mut part.weights);
-        }
-        if let Some(ids) = &mut edge_ids {
-            std::mem::swap(*ids, &mut part.edge_ids);
-        }
-        return;
+        return std::mem::swap(out, of(part));
     }
-    indices.clear();
-    parts.iter().for_each(|part| indices.extend_from_slice(&part.sources));
-    if let Some(weights) = weights {
-        weights.clear();
-        parts.iter().for_each(|part| weights.extend_from_slice(&part.weights));
-    }
-    if let Some(ids) = edge_ids {
-        ids.clear();
-        parts.iter().for_each(|part| ids.extend_from_slice(&part.edge_ids));
-    }
+    out.clear();
+    parts.iter_mut().for_each(|part| out.extend_from_slice(of(part)));
 }
