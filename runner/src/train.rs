@@ -45,6 +45,8 @@ pub enum StopReason {
     Patience,
     /// A stop was requested.
     Interrupted,
+    /// The end after an epoch was requested.
+    Requested,
 }
 
 /// The result of training.
@@ -262,7 +264,10 @@ impl Trainer {
         if evaluated && stopping.is_due(epoch) {
             progress.report.stop_reason = StopReason::Patience;
         }
-        let is_last = last || progress.report.stop_reason == StopReason::Patience;
+        if stop.is_requested_after_epoch() && progress.report.stop_reason == StopReason::Epochs && !last {
+            progress.report.stop_reason = StopReason::Requested;
+        }
+        let is_last = last || progress.report.stop_reason != StopReason::Epochs;
         if !is_last && checkpointer.is_due(false) {
             self.keep(progress, checkpointer)?;
         }

@@ -89,7 +89,14 @@ fn a_session_has_the_bits_of_the_command_and_resumes_as_it_does() {
                  --profile-seconds 0.1 --plan sequential --epochs 6";
     let words: Vec<String> = words.split_whitespace().map(str::to_string).collect();
     let stop = Stop::new();
-    let command = call(Call { process: &process, arguments: &words, dataset: Some(graph()), quiet: true, stop: &stop });
+    let command = call(Call {
+        process: &process,
+        arguments: &words,
+        dataset: Some(graph()),
+        quiet: true,
+        stop: &stop,
+        observer: None,
+    });
     assert_eq!(figures(&whole.json), figures(&command.expect("it trains")));
 
     // A run of four epochs goes on for two more; the model of its directory is evaluated and predicted with.
@@ -97,7 +104,7 @@ fn a_session_has_the_bits_of_the_command_and_resumes_as_it_does() {
     let (data, run) = (folder.path().join("graph"), folder.path().join("run"));
     let generate = ["generate", "sbm", "--nodes", "600", "--classes", "3", "-o", data.to_str().expect("text")];
     let generate = generate.map(str::to_string);
-    call(Call { process: &process, arguments: &generate, dataset: None, quiet: true, stop: &stop })
+    call(Call { process: &process, arguments: &generate, dataset: None, quiet: true, stop: &stop, observer: None })
         .expect("disk space");
     let on_disk = |epochs| {
         let mut config = config(ModelKind::Gcn, 3, epochs);

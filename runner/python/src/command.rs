@@ -1,15 +1,16 @@
 //! The commands of `morphgl` as functions.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
 
 use crossbeam::channel::{RecvTimeoutError, bounded};
 use morphgl::cli::{self, Call, Failure};
-use morphgl::{Process, Stop};
+use morphgl::{Observer, Process, Stop};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::graph::Graph;
+use crate::hook::EpochHook;
 use crate::loader::SIGNALS;
 use crate::torch::TrainerGuard;
 
@@ -17,24 +18,28 @@ use crate::torch::TrainerGuard;
 static PROCESS: LazyLock<Arc<Process>> = LazyLock::new(Arc::default);
 
 /// Runs a command line on `graph`, and returns the JSON document that it prints; `trainer` is what `Training_CPU_Torch` trains.
-/// Ctrl-C stops the command as it does the program.
+/// `on_epoch` is what [`EpochHook`] calls. Ctrl-C stops the command as it does the program.
 #[pyfunction]
-#[pyo3(signature = (arguments, graph, trainer, quiet))]
+#[pyo3(signature = (arguments, graph, trainer, quiet, on_epoch))]
 pub(crate) fn run(
     py: Python<'_>,
     arguments: Vec<String>,
     graph: Option<&Graph>,
     trainer: Option<Py<PyAny>>,
     quiet: bool,
+    on_epoch: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let dataset = graph.map(|graph| Arc::clone(&graph.0));
     let guard = trainer.map(TrainerGuard::new).transpose()?;
     let stop = Stop::new();
     let of_command = stop.clone();
+    let raised = Arc::<Mutex<Option<PyErr>>>::default();
+    let hook = on_epoch.map(|function| EpochHook::new(function, stop.clone(), Arc::clone(&raised)));
+    let observer = hook.map(|hook| Arc::new(hook) as Arc<dyn Observer>);
     let (send, done) = bounded(1);
     let work = move || {
-        let _ =
-            send.send(cli::call(Call { process: &PROCESS, arguments: &arguments, dataset, quiet, stop: &of_command }));
+        let call = Call { process: &PROCESS, arguments: &arguments, dataset, quiet, stop: &of_command, observer };
+        let _ = send.send(cli::call(call));
     };
     let thread = thread::Builder::new().name("morphgl".to_string()).spawn(work);
     let thread = thread.map_err(|e| PyRuntimeError::new_err(format!("no thread for the command: {e}")))?;
@@ -56,6 +61,9 @@ pub(crate) fn run(
     let ended = py.detach(|| thread.join());
     if let Some(signal) = interrupted {
         return Err(signal);
+    }
+    if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(error);
     }
     match called {
         Some(Ok(document)) => Ok(document.to_string()),

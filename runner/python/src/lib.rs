@@ -9,6 +9,7 @@ mod csc;
 mod edges;
 mod gather;
 mod graph;
+mod hook;
 mod loader;
 mod operator;
 mod picture;

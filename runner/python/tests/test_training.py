@@ -61,6 +61,38 @@ def test_optimizers_and_schedules(learnable):
         morphgl.train(learnable, "sage", object(), epochs=1, **SMALL)
 
 
+def test_a_function_is_called_after_each_epoch_and_may_end_training(learnable):
+    seen = []
+    done = morphgl.train(learnable, "sage", epochs=5, on_epoch=seen.append, **SMALL)
+    assert [epoch.epoch for epoch in seen] == [0, 1, 2, 3, 4] and done.ended == "epochs"
+    assert [(epoch.loss, epoch.valid_accuracy) for epoch in seen] == [(epoch.loss, epoch.valid_accuracy) for epoch in done.epochs]
+    assert seen[0].valid_score is None
+    scores = []
+    done = morphgl.train(learnable, "sage", epochs=9, score="macro-f1", on_epoch=lambda epoch: scores.append(epoch.valid_score) or epoch.epoch == 2, **SMALL)
+    assert len(done.epochs) == len(scores) == 3 and done.ended == "requested" and done.best_valid_score == max(scores)
+    # As early stopping: the best model is kept and scored.
+    assert morphgl.evaluate(learnable, done.model)["test"].accuracy == pytest.approx(done.test_accuracy)
+
+    def fails(epoch):
+        if epoch.epoch == 1:
+            raise KeyError("of the caller's")
+
+    with pytest.raises(KeyError, match="of the caller's"):
+        morphgl.train(learnable, "sage", epochs=5, on_epoch=fails, **SMALL)
+    with pytest.raises(TypeError, match="on_epoch: it returned int; return True to end training"):
+        morphgl.train(learnable, "sage", epochs=5, on_epoch=lambda epoch: 1, **SMALL)
+
+
+def test_a_run_that_a_function_ended_is_done_and_may_go_on(learnable, tmp_path):
+    learnable.save(tmp_path / "g")
+    options = {**SMALL, "threads": 1, "plan": "sequential"}
+    morphgl.train(tmp_path / "g", "sage", epochs=6, run=tmp_path / "run", on_epoch=lambda epoch: epoch.epoch == 2, **options)
+    assert len(morphgl.train(None, "sage", resume=tmp_path / "run").epochs) == 3
+    done = morphgl.train(None, "sage", resume=tmp_path / "run", epochs=5)
+    whole = morphgl.train(tmp_path / "g", "sage", epochs=5, **options)
+    assert [epoch.loss for epoch in done.epochs] == [epoch.loss for epoch in whole.epochs]
+
+
 def test_train_evaluate_predict(learnable, tmp_path):
     done = morphgl.train(learnable, "sage", epochs=12, lr=0.01, evaluate_every=4, **SMALL)
     assert len(done.epochs) == 12 and done.ended == "epochs" and done.epochs[-1].loss < done.epochs[0].loss

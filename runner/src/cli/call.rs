@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::show::{Show, one_line};
 use super::{Cli, Command, Invocation, run, simd_level, train};
 use crate::usage::Usage;
-use crate::{Process, Stop};
+use crate::{Observer, Process, Stop};
 
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +32,10 @@ pub struct Call<'a> {
     pub dataset: Option<Arc<Dataset>>,
     /// Whether progress and remarks are left out, which else go to stderr.
     pub quiet: bool,
-    /// Does what Ctrl-C does: training ends after the mini-batches under way. Signals are the program's affair.
+    /// Does what Ctrl-C does: training ends after the mini-batches under way, or after the epoch. Signals are the program's affair.
     pub stop: &'a Stop,
+    /// Who watches the run besides stderr.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// Runs a command, and returns the document that `--json` prints.
@@ -42,7 +44,7 @@ pub struct Call<'a> {
 ///
 /// As the command line; a dataset for a command that reads none.
 pub fn call(call: Call<'_>) -> Result<Value, Failure> {
-    let Call { process, arguments, dataset, quiet, stop } = call;
+    let Call { process, arguments, dataset, quiet, stop, observer } = call;
     let failed = |error: anyhow::Error| Failure { message: one_line(&error), usage: error.is::<Usage>() };
     let matches = Cli::command().no_binary_name(true).try_get_matches_from(arguments).map_err(|error| {
         let text = error.render().to_string();
@@ -64,7 +66,7 @@ pub fn call(call: Call<'_>) -> Result<Value, Failure> {
     if dataset.is_some() && !command.reads_dataset() {
         return Err(failed(Usage::error("this command reads no dataset")));
     }
-    let outcome = run(&command, &Invocation { process, stop, dataset, show: Show { quiet, json: true } });
+    let outcome = run(&command, &Invocation { process, stop, dataset, show: Show { quiet, json: true }, observer });
     let outcome = outcome.map_err(failed)?;
     outcome.unwritten.map_or(Ok(outcome.json), |error| Err(failed(error)))
 }

@@ -103,12 +103,14 @@ struct Invocation<'a> {
     /// The dataset in place of the default one or of the directory that the options name.
     dataset: Option<Arc<Dataset>>,
     show: show::Show,
+    /// Who watches the run besides the terminal.
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Invocation<'_> {
     /// Who watches what the command does.
     fn observer(&self) -> Arc<dyn Observer> {
-        Arc::new(screen::Terminal::new(self.show, self.process.is_program()))
+        Arc::new(screen::Terminal::new(self.show, self.process.is_program(), self.observer.clone()))
     }
 }
 
@@ -149,7 +151,7 @@ fn run_in(process: Process) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let result = simd_level().and_then(|()| train::refuse_options(&matches)).and_then(|()| {
-        let call = Invocation { process: &process, stop: &Stop::new(), dataset: None, show };
+        let call = Invocation { process: &process, stop: &Stop::new(), dataset: None, show, observer: None };
         run(&cli.command, &call)
     });
     interrupt::wait_if_ending();

@@ -1,7 +1,7 @@
 //! Output while a run goes on: remarks, progress bars, and the table of epochs.
 
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use morphgl_profile::Progress;
@@ -18,6 +18,8 @@ pub(super) struct Terminal {
     show: Show,
     /// Whether the process is this one command, which signals stop.
     is_program: bool,
+    /// Who watches training beside it.
+    beside: Option<Arc<dyn Observer>>,
     /// Of the measurements under way.
     bar: Mutex<Option<ProgressBar>>,
     /// Of the training under way.
@@ -25,8 +27,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(show: Show, is_program: bool) -> Self {
-        Self { show, is_program, bar: Mutex::default(), screen: Mutex::default() }
+    pub(super) fn new(show: Show, is_program: bool, beside: Option<Arc<dyn Observer>>) -> Self {
+        Self { show, is_program, beside, bar: Mutex::default(), screen: Mutex::default() }
     }
 
     fn screen(&self) -> MutexGuard<'_, Option<Screen>> {
@@ -68,14 +70,17 @@ impl Observer for Terminal {
 
     fn begins(&self, beginning: Beginning) {
         *self.screen() = Some(Screen::new(self.show, beginning));
+        self.beside.iter().for_each(|observer| observer.begins(beginning));
     }
 
     fn observe(&self, event: &Event<'_>) {
         self.screen().iter_mut().for_each(|screen| screen.show(event));
+        self.beside.iter().for_each(|observer| observer.observe(event));
     }
 
     fn ends(&self) {
         self.screen().take().iter().for_each(|screen| screen.bar.finish_and_clear());
+        self.beside.iter().for_each(|observer| observer.ends());
     }
 
     fn heeds(&self, stop: &Stop) {

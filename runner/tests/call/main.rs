@@ -29,7 +29,7 @@ fn run(arguments: &[String], dataset: Option<Arc<Dataset>>) -> Result<Value, Fai
 }
 
 fn stoppable(arguments: &[String], dataset: Option<Arc<Dataset>>, stop: &Stop) -> Result<Value, Failure> {
-    call(Call { process: &PROCESS, arguments, dataset, quiet: true, stop })
+    call(Call { process: &PROCESS, arguments, dataset, quiet: true, stop, observer: None })
 }
 
 /// A training of which two runs have the same bits.

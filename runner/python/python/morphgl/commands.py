@@ -103,7 +103,8 @@ class Planned(Brief):
 
 @dataclass(repr=False)
 class Epoch(Brief):
-    """An epoch that was trained. Accuracies are shares from 0 to 1."""
+    """An epoch that was trained. Accuracies are shares from 0 to 1. `valid_score` is the score that the best model is chosen by, where it
+    was evaluated and is another than accuracy or loss."""
 
     epoch: int
     seconds: float
@@ -116,6 +117,7 @@ class Epoch(Brief):
     replanned: int
     report: Dict[str, Any]
     document: Dict[str, Any]
+    valid_score: Optional[float] = None
 
 
 @dataclass(repr=False)
@@ -223,10 +225,10 @@ def source(graph, command, options):
     return graph._native, [path] if path else []
 
 
-def run(command, graph, words, options, trainer=None, progress=False):
+def run(command, graph, words, options, trainer=None, progress=False, on_epoch=None):
     native, directory = source(graph, command, options)
     try:
-        return json.loads(_morphgl.run([command, *words, *directory, *arguments(options)], native, trainer, not progress))
+        return json.loads(_morphgl.run([command, *words, *directory, *arguments(options)], native, trainer, not progress, on_epoch))
     except (ValueError, RuntimeError) as error:
         message = str(error)
         unknown = re.fullmatch(r"unexpected argument '--([^']*)' found(?:.*similar argument exists: '--([^']*)')?", message)
@@ -265,7 +267,8 @@ def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **op
 def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forward: Optional[Callable[[Any, Any], Any]] = None,
           output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, task: Optional[str] = None,
           loss: Union[str, Callable[[Any, Any], Any], None] = None, decoder: Union[str, Callable[[Any, Any], Any], None] = None,
-          scheduler: Any = None, schedule_every: str = "epoch", autocast: Any = None, **options: Any) -> Training:
+          scheduler: Any = None, schedule_every: str = "epoch", autocast: Any = None,
+          on_epoch: Optional[Callable[[Epoch], Optional[bool]]] = None, **options: Any) -> Training:
     """Profiles, plans and trains, and plans again where durations change.
 
     graph
@@ -277,7 +280,8 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         has the parameters of the best epoch afterwards.
     optimizer
         Of MorphGL's own models: "adam" (default), "adamw" or "sgd". Of the module's parameters, and those of a `decoder` with any, a
-        torch optimizer; default `torch.optim.Adam` of them at a learning rate of 0.003.
+        torch optimizer, or a list of several that each have some of them and are stepped together; default `torch.optim.Adam` of all at a
+        learning rate of 0.003.
     forward
         `forward(module, batch)` gives outputs `[nodes, classes]`, or of other tasks `[nodes, targets]` or embeddings, of the mini-batch's
         nodes or of its seeds alone. Default: `module(batch.x, batch.edge_index)`, with `output="dgl"`
@@ -302,17 +306,24 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         a function or module `decoder(sources, destinations)` of rows of embeddings, which gives `[pairs]`. Embeddings of a module have
         `embedding=` columns.
     scheduler, schedule_every
-        Of a module: one of torch's schedulers of `optimizer`, which is stepped as each "epoch" begins but the first, or after each "step" of
-        the optimizer; not one that steps by a score. A run that is resumed is given it again, and goes on with its state. The learning
-        rate of MorphGL's own models falls by `lr_schedule=`.
+        Of a module: one of torch's schedulers of `optimizer`, or a list, which is stepped as each "epoch" begins but the first, or after each
+        "step" of the optimizer. `ReduceLROnPlateau` is stepped after each epoch that is evaluated, by the score that the best model is
+        chosen by, or of mode "min" by the validation loss where the highest score is the best. A run that is resumed is given it again,
+        and goes on with its state. The learning rate of MorphGL's own models falls by `lr_schedule=`.
     autocast
-        Of a module: "bfloat16" for torch's mixed precision in its forward pass and its decoder's; losses and parameters are float32.
+        Of a module: "bfloat16" or "float16" for torch's mixed precision in its forward pass and its decoder's; losses and parameters are
+        float32, and losses are scaled by torch's `GradScaler` for "float16".
+    on_epoch
+        `on_epoch(epoch)` is called with the :class:`Epoch` after each epoch and its evaluation; training ends after it where it returns True,
+        as early stopping ends it. A module has the parameters of the epoch then. What it raises ends the run, and is raised.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
         `memory`, `cache`, `clip_norm`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
     """
     if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
         graph = Graph.from_pyg(graph)
+    if on_epoch is not None and not callable(on_epoch):
+        raise TypeError(f"on_epoch: {type(on_epoch).__name__} is no function; give on_epoch(epoch)")
     if isinstance(model, str):
         if forward is not None or output is not None or not isinstance(optimizer, (str, type(None))):
             raise ValueError(f'model: "{model}" has mini-batches of its own, and an optimizer by name ("adam", "adamw", "sgd"); '
@@ -325,12 +336,13 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
             if not isinstance(value, (str, type(None))):
                 raise NotImplementedError(f'{name}: "{model}" is trained by one by name; for a {name} of your own give the model as a torch module')
         words = {"task": task, "loss": loss, "decoder": decoder, "optimizer": optimizer}
-        return train_own(graph, model, init, resume, progress, {**words, **options})
+        return train_own(graph, model, init, resume, progress, {**words, **options}, epoch_hook(on_epoch))
     if init is not None:
         raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
     import torch
 
     from .module import ModuleTrainer
+    from .stepping import check_optimizers
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model: {type(model).__name__}; give the name of a model, or a torch.nn.Module")
@@ -343,13 +355,15 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     if optimizer is None:
         of_decoder = decoder.parameters() if isinstance(decoder, torch.nn.Module) else ()
         optimizer = torch.optim.Adam(list(dict.fromkeys([*model.parameters(), *of_decoder])), lr=0.003)
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    check_optimizers(optimizers)
     output = output or "torch"
     if output not in ("pyg", "torch", "dgl"):
         raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
     clip_norm = options.pop("clip_norm", None)
     options = {"task": task, "loss": loss if isinstance(loss, str) else None, **options}
     if resume is None:
-        options = module_options(options, optimizer, output, functions)
+        options = module_options(options, optimizers[0], output, functions)
     if isinstance(graph, Graph):
         read = (*SPLITS.values(), "edge_label_index", "edge_label")
         names = [name for some in graph._attributes.values() for name in some if name not in read]
@@ -357,10 +371,44 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
             warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
                           "over a NeighborLoader", stacklevel=2)
     sampler = options.get("sampler", "neighbor")
-    trainer = ModuleTrainer(model, optimizer, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"),
+    trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"),
                             scheduler=scheduler, every=schedule_every, clip_norm=clip_norm, autocast=autocast)
-    document = run("train", graph, [], {**options, "resume": resume}, trainer, progress)
+    if trainer.stepping.goes_by_score and (options.get("evaluation") == "none" or not is_validated(graph, options.get("task"))):
+        raise ValueError("scheduler: ReduceLROnPlateau steps by the validation score, and nothing is validated; give the graph a validation "
+                         "split, and leave evaluation out, or give a scheduler that steps by itself")
+    hook = epoch_hook(on_epoch, trainer.stepping.end)
+    document = run("train", graph, [], {**options, "resume": resume}, trainer, progress, hook)
     return training_of(document)
+
+
+def epoch_hook(on_epoch, then=None):
+    """What is called after an epoch, with its document as JSON, the score of its model and whether the highest is the best; whether training
+    is to end. `then` is called with the same after `on_epoch`."""
+    if on_epoch is None and then is None:
+        return None
+
+    def hook(document, score, highest_is_best):
+        document = json.loads(document)
+        stops = None if on_epoch is None else on_epoch(of(Epoch, document))
+        if not isinstance(stops, (bool, np.bool_, type(None))):
+            raise TypeError(f"on_epoch: it returned {type(stops).__name__}; return True to end training, else nothing")
+        if then is not None:
+            then(document, score, highest_is_best)
+        return bool(stops)
+
+    return hook
+
+
+def is_validated(graph, task):
+    """Whether a graph, or the dataset of a directory, has nodes or pairs to validate on; True of a run that is resumed."""
+    if graph is None:
+        return True
+    name = "valid_edges" if task == "link" else "valid"
+    if isinstance(graph, Graph) and not graph._native.path:
+        return bool(len(graph.edge_split("valid").T if task == "link" else graph.split("valid")))
+    directory = graph._native.path if isinstance(graph, Graph) else graph
+    arrays = run("info", None, [os.fspath(directory)], {})["arrays"]
+    return name in arrays and arrays[name]["shape"][0] > 0
 
 
 def module_options(options, optimizer, output, functions):
@@ -385,7 +433,7 @@ def module_options(options, optimizer, output, functions):
     return {**ours, **options}
 
 
-def train_own(graph, model, init, resume, progress, options):
+def train_own(graph, model, init, resume, progress, options, hook=None):
     if model == "gcn" and "self_loops" not in options and isinstance(graph, Graph) and graph._native.num_self_loops:
         warnings.warn(f"the graph has {graph._native.num_self_loops} self-loops, and a gcn adds one to every node: for PyG's GCN drop them, "
                       'or, where they have weights, give every node one, and self_loops="graph"', stacklevel=3)
@@ -393,7 +441,8 @@ def train_own(graph, model, init, resume, progress, options):
         saved = os.path.join(temporary, "model.safetensors")
         words = {**options, "init": None if init is None else Model.file(init, temporary), "resume": resume}
         save = words.pop("save", None)
-        document = run("train", graph, [], {"model": None if resume else model, **words, "save": saved}, progress=progress)
+        document = run("train", graph, [], {"model": None if resume else model, **words, "save": saved},
+                       progress=progress, on_epoch=hook)
         training = training_of(document)
         if os.path.exists(saved):
             training.model = Model.load(saved)

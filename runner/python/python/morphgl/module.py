@@ -1,4 +1,4 @@
-"""A torch module and its optimizer as a training operator: what `Training_CPU_Torch` calls."""
+"""A torch module and its optimizers as a training operator: what `Training_CPU_Torch` calls."""
 
 import json
 
@@ -18,18 +18,17 @@ FORMS = {"pyg": "edges", "torch": "edges", "dgl": "blocks"}
 
 
 class ModuleTrainer:
-    """Trains `module` by `optimizer` on mini-batches, by the loss that the run's spec names or by `loss(outputs, targets)`.
+    """Trains `module` by `optimizers` on mini-batches, by the loss that the run's spec names or by `loss(outputs, targets)`.
 
     `forward(module, batch)` gives the outputs, of all nodes of the mini-batch or of its seeds alone. `induced` says that a mini-batch is
     a subgraph, whose edges are the same for every layer. `decoder(sources, destinations)` scores pairs by two rows of outputs each;
     without one their dot product does. `stepping` are settings of :class:`Stepping`.
     """
 
-    def __init__(self, module, optimizer, forward=None, output="torch", induced=False, loss=None, decoder=None, **stepping):
-        self.module, self.optimizer, self.output, self.induced = module, optimizer, output, induced
+    def __init__(self, module, optimizers, forward=None, output="torch", induced=False, loss=None, decoder=None, **stepping):
+        self.module, self.optimizers, self.output, self.induced = module, optimizers, output, induced
         self.forward = forward or (dgl_forward if output == "dgl" else edge_forward)
         self.loss, self.decoder = loss, decoder
-        self.stepping = Stepping(optimizer, **stepping)
         self.seeds = 0
         # By the prefix of their tensors' names.
         self.parts = {"": module}
@@ -45,13 +44,14 @@ class ModuleTrainer:
         self.trained = {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
         if not self.trained:
             raise ValueError("model: no parameter of the module requires a gradient; there is nothing to train")
-        stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        stepped = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
         missing = [name for name, p in self.trained.items() if name.startswith("decoder.") and "decoder." in self.parts and id(p) not in stepped]
         if missing:
             raise ValueError(f"optimizer: it does not have {missing[0]}; make it of both: "
                              "torch.optim.Adam([*module.parameters(), *decoder.parameters()])")
         first = next(iter(self.trained.values()))
         self.device, self.dtype = first.device, first.dtype
+        self.stepping = Stepping(optimizers, self.device, **stepping)
 
     def state(self):
         """All tensors by name, which share the memory of the module and its decoder."""
@@ -142,7 +142,7 @@ class ModuleTrainer:
             torch.manual_seed(int(np.random.SeedSequence(drawn_by).generate_state(1, np.uint64)[0] >> np.uint64(1)))
             loss, correct, count = self.scored(batch)
             if count:
-                loss.backward()
+                self.stepping.backward(loss, count)
         self.seeds += count
         return float(loss.detach()), correct, count
 
@@ -193,17 +193,17 @@ class ModuleTrainer:
 
     def step(self):
         if self.seeds:
-            for parameter in self.trained.values():
-                if parameter.grad is not None:
-                    parameter.grad /= self.seeds
-            self.stepping.step(self.trained.values())
-        self.optimizer.zero_grad()
+            self.stepping.step(self.trained.values(), self.seeds)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
         self.seeds = 0
         for name, parameter in self.trained.items():
             if not torch.isfinite(parameter).all():
                 raise ValueError(f"{name} is no longer a number after this step; lower the learning rate")
 
     def gradients(self):
+        if self.stepping.scaler is not None:
+            raise NotImplementedError('autocast: gradients of "float16" are scaled, and stay with their optimizer; give "bfloat16"')
         zeros = lambda p: torch.zeros_like(p) if p.grad is None else p.grad
         return [named(name, zeros(parameter)) for name, parameter in self.trained.items()]
 
@@ -230,22 +230,28 @@ class ModuleTrainer:
             raise ValueError(f"{missing[0]} is missing among the given parameters")
 
     def optimizer_state(self):
-        state = self.optimizer.state_dict()["state"]
-        tensors = [named(f"{index}.{key}", torch.as_tensor(value)) for index, entries in state.items()
-                   for key, value in entries.items() if value is not None]
+        tensors = [named(f"{prefix_of(number)}{index}.{key}", torch.as_tensor(value)) for number, optimizer in enumerate(self.optimizers)
+                   for index, entries in optimizer.state_dict()["state"].items() for key, value in entries.items() if value is not None]
         return tensors + self.stepping.state()
 
     def set_optimizer_state(self, tensors):
-        whole = self.optimizer.state_dict()
-        whole["state"] = {}
+        states = [{} for _ in self.optimizers]
         for name, _, values in tensors:
             if name == STEPPING:
                 continue
-            index, key = name.split(".", 1)
-            # A copy: the tensor's memory is the caller's.
-            whole["state"].setdefault(int(index), {})[key] = torch.from_dlpack(values).clone()
-        self.optimizer.load_state_dict(whole)
+            number, _, rest = name.rpartition("/")
+            index, key = rest.split(".", 1)
+            # A copy: the tensor's memory is the caller's. Other numbers of optimizers are refused below.
+            if int(number or 0) < len(states):
+                states[int(number or 0)].setdefault(int(index), {})[key] = torch.from_dlpack(values).clone()
+        for optimizer, state in zip(self.optimizers, states):
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         self.stepping.load(tensors)
+
+
+def prefix_of(number):
+    """What the names of an optimizer's tensors begin with."""
+    return f"{number}/" if number else ""
 
 
 def edge_forward(module, batch):

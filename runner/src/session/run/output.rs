@@ -28,7 +28,7 @@ pub(super) fn write(
     }
     let state = match run.report.stop_reason {
         StopReason::Interrupted => State::Interrupted,
-        StopReason::Epochs | StopReason::Patience => State::Done,
+        StopReason::Epochs | StopReason::Patience | StopReason::Requested => State::Done,
     };
     if let Some((model, schema, parameters)) = model {
         for path in run_dir.iter().map(RunDir::model).chain(save.map(|path| Ok(path.to_path_buf()))) {

@@ -63,7 +63,7 @@ fn read(session: &Session, dir: &Path, context: &RunContext) -> anyhow::Result<R
     checkpoint.run.as_object_mut().map(|run| run.remove("metrics_bytes"));
     let state = state(&checkpoint, dir)?;
     let progress = &mut checkpoint.progress;
-    let stopped_early = progress.report.stop_reason == StopReason::Patience;
+    let stopped_early = is_early(progress.report.stop_reason);
     if let Some(epochs) = session.config.training.epochs {
         if epochs < progress.epoch || epochs < configured.training.epochs && is_done(status.as_ref()) && !stopped_early
         {
@@ -72,12 +72,14 @@ fn read(session: &Session, dir: &Path, context: &RunContext) -> anyhow::Result<R
         }
         if stopped_early && epochs > progress.epoch {
             // A number of epochs takes the place of early stopping, as for a new run.
-            configured.training.patience = None;
+            if progress.report.stop_reason == StopReason::Patience {
+                configured.training.patience = None;
+            }
             progress.report.stop_reason = StopReason::Epochs;
         }
         configured.training.epochs = epochs;
     }
-    let stopped_early = progress.report.stop_reason == StopReason::Patience;
+    let stopped_early = is_early(progress.report.stop_reason);
     if is_done(status.as_ref()) && (stopped_early || progress.epoch >= configured.training.epochs) {
         let why = stop_reason(state.open, &progress.report, &configured.training, state.plan.num_batches());
         context.remark(format_args!("{}: the run is done ({why}); --epochs trains longer", dir.display()));
@@ -93,6 +95,11 @@ fn read(session: &Session, dir: &Path, context: &RunContext) -> anyhow::Result<R
         return Ok(Err(outcome));
     }
     Ok(Ok(Stored { configured, checkpoint, run_dir: Some(run_dir) }))
+}
+
+/// Whether a run that ended so had epochs left.
+fn is_early(reason: StopReason) -> bool {
+    matches!(reason, StopReason::Patience | StopReason::Requested)
 }
 
 /// What the checkpoint says of the run at `dir`.

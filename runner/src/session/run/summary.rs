@@ -36,6 +36,7 @@ pub(super) fn length(options: &TrainOptions, steps_per_epoch: usize) -> String {
 pub(super) fn stop_reason(open: bool, report: &TrainReport, options: &TrainOptions, steps_per_epoch: usize) -> String {
     match report.stop_reason {
         StopReason::Interrupted => "interrupted".to_string(),
+        StopReason::Requested => "stopped after an epoch by what watches the run".to_string(),
         StopReason::Patience => {
             let best = report.best.as_ref().map_or(0, |best| best.epoch);
             let since = report.epochs.last().map_or(0, |last| last.epoch - best);
