@@ -199,3 +199,42 @@ def test_random_link_splits_are_pairs():
         Graph.from_pyg(train, test=train)
     with pytest.raises(ValueError, match="valid: it has no edge_label_index"):
         Graph.from_pyg(train, valid=data)
+
+
+def test_a_compiled_module_is_compiled_once_for_padded_mini_batches():
+    """`torch_geometric.transforms.Pad` as `transform=`: docs/python.md says so."""
+    import torch._dynamo.utils as dynamo
+    from torch_geometric.nn import GraphSAGE
+    from torch_geometric.transforms import Pad
+
+    torch.manual_seed(3)
+    data = Data(x=torch.randn(900, 8), edge_index=torch.randint(0, 900, (2, 4000)), y=torch.randint(0, 4, (900,)))
+    options = {"num_neighbors": [4, 3], "batch_size": 50, "input_nodes": torch.arange(300), "threads": 1}
+    pad = Pad(max_num_nodes=50 * (1 + 4 + 4 * 3) + 1, max_num_edges=50 * (4 + 4 * 3))
+    module = GraphSAGE(8, 16, 2, 4).eval()
+    torch._dynamo.reset()
+    counts = {}
+    with torch.no_grad():
+        for transform in (pad, None):
+            dynamo.counters.clear()
+            compiled = torch.compile(module, backend="eager", dynamic=False)
+            sizes = set()
+            for batch in morphgl.NeighborLoader(data, transform=transform, **options):
+                sizes.add((tuple(batch.x.shape), tuple(batch.edge_index.shape)))
+                n_id = batch.n_id
+                outputs = compiled(batch.x, batch.edge_index)[:50]
+                if transform is not None:
+                    real = sum(batch.num_sampled_nodes)
+                    edges = batch.edge_index[:, :sum(batch.num_sampled_edges)]
+                    torch.testing.assert_close(outputs, module(data.x[n_id[:real]], edges)[:50])
+            counts[transform is None] = (len(sizes), dynamo.counters["stats"]["unique_graphs"])
+            torch._dynamo.reset()
+    # Mini-batches have sizes of their own: padded, there is one, which is compiled once.
+    assert counts[False] == (1, 1) and counts[True][0] == 6 and counts[True][1] > 1
+
+
+def test_a_loader_has_its_data():
+    data = Data(x=torch.randn(50, 3), edge_index=torch.randint(0, 50, (2, 200)))
+    link = morphgl.LinkNeighborLoader(data, [2], batch_size=20)
+    for loader in (NeighborLoader(data, [2]), NeighborLoader(data, [2], disjoint=True), link):
+        assert loader.data is data

@@ -8,6 +8,7 @@
 >>> morphgl.train(graph, model, num_neighbors=[15, 10, 5], epochs=10).test_accuracy
 """
 
+from . import datasets
 from ._morphgl import __version__
 from .commands import evaluate, ops, plan, predict, profile, score_pairs, train
 from .graph import Graph
@@ -15,7 +16,7 @@ from .link_loader import LinkNeighborLoader
 from .loader import Batch, Block, NeighborLoader
 from .models import Model
 
-__all__ = ["Batch", "Block", "Graph", "LinkNeighborLoader", "Model", "NeighborLoader", "__version__", "evaluate", "ops", "plan", "predict", "profile",
+__all__ = ["Batch", "Block", "Graph", "LinkNeighborLoader", "Model", "NeighborLoader", "__version__", "datasets", "evaluate", "ops", "plan", "predict", "profile",
            "score_pairs", "train"]
 
 

@@ -9,6 +9,7 @@ class LinkNeighborLoader:
     batch_size: int
     drop_last: bool
     pin_memory: bool
+    data: Any
     dataset: range
     def __init__(
         self,

@@ -108,6 +108,8 @@ class Loader(Passes):
         """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of;
         `given_of(graph)` the destinations of negatives that come with them."""
         refuse_unsupported(others, type(self))
+        # What was given, as PyG's loaders have it: mini-batches are not told of what is done to it later.
+        self.data = data
         num_neighbors = hops_of(num_neighbors)
         checked_transform(transform)
         self._sampler = None
@@ -337,7 +339,7 @@ class NeighborLoader(Loader):
             threads=threads, prefetch=prefetch, pin_memory=pin_memory, transform=checked_transform(transform),
             transform_sampler_output=transform_sampler_output, replace=replace, subgraph_type=subgraph_type, directed=directed,
             disjoint=disjoint, time_attr=time_attr, temporal_strategy=temporal_strategy, weight_attr=weight_attr)
-        count = len(self._sampled)
+        count, self.data = len(self._sampled), data
         self.graph, self.output = self._sampled.sampler.graph, "pyg"
         self.batch_size, self.drop_last, self.pin_memory = batch_size, drop_last, pin_memory
         self._count = self._batches_of(count if self._sampler is None else len(self._sampler))

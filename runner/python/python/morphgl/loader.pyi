@@ -38,6 +38,7 @@ class NeighborLoader:
     batch_size: int
     drop_last: bool
     pin_memory: bool
+    data: Any
     dataset: range
     def __init__(
         self,
