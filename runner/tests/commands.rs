@@ -464,6 +464,7 @@ fn reproduce() {
     assert!(rows.len() > 90, "{}", rows.len());
     for row in rows {
         has(row, &["id", "name", "title", "how", "code", "note", "runs", "needs", "recorded"]);
+        assert_eq!(row["runs"].as_bool(), Some(row["recorded"]["seconds"].is_f64()), "{row}");
     }
     has(&list, &["processor", "cores"]);
     let json = bench.json(&["reproduce", "G:6", "P:6", "M:5", "--out", "page"]);

@@ -33,9 +33,9 @@ measured on this machine. Where our figures come from:\n\n| word | meaning |\n|-
         "\nStand-ins have the datasets' sizes divided by a factor, power laws of degrees, communities, and training nodes drawn by \
 degree; seeds per mini-batch are divided by the same factor, and counts multiplied by it. The factors stand in \
 [`runner/src/reproduce/stand_in.rs`](../runner/src/reproduce/stand_in.rs). No graph of the papers is read.\n\n\
-Times and memory are those of a recorded run on {}, {}, beside other programs, each row with stand-ins of its own: \
+Times and memory are those of one run of all rows on {}, {}, beside other programs, each row with stand-ins of its own: \
 [`runner/src/reproduce/record.json`](../runner/src/reproduce/record.json), which `morphgl reproduce --all --out DIR` writes anew as \
-`DIR/record.json`. Rows without a time are not in it. No row needs a device.\n\n",
+`DIR/record.json`. No row needs a device; rows without a figure that is counted or executed need no more than the program.\n\n",
         record().processor,
         plural(record().cores as u64, "core")
     ));

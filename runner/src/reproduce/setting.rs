@@ -65,14 +65,7 @@ impl Setting {
         sampler: (&str, usize),
         set: impl FnOnce(&mut SessionConfig),
     ) -> Result<Session> {
-        let (fanouts, batch_size) = sampler;
-        let mut config = SessionConfig::default();
-        config.planning.batch.fanouts = Some(fanouts.parse()?);
-        config.planning.batch.batch_size = Some(batch_size);
-        config.training.epochs = Some(1);
-        set(&mut config);
-        // Nobody watches it: its row is what is shown.
-        Ok(Session::new(RunContext::new()?, config).on(self.graph_with(stand_in, stand_in.dim)?))
+        session_on(self.graph_with(stand_in, stand_in.dim)?, sampler, set)
     }
 
     /// Seconds of an epoch on a described machine, predicted and executed in simulated time: as [`Setting::session`].
@@ -96,4 +89,19 @@ impl Setting {
     pub(crate) fn workload(&self, stand_in: &StandIn, fanouts: &str, seeds: usize) -> Result<Workload> {
         Workload::count(stand_in, &self.sampled(stand_in, fanouts, seeds)?, seeds)
     }
+}
+
+/// A session as [`Setting::session`] has it, on this dataset.
+pub(crate) fn session_on(
+    dataset: Arc<Dataset>,
+    (fanouts, batch_size): (&str, usize),
+    set: impl FnOnce(&mut SessionConfig),
+) -> Result<Session> {
+    let mut config = SessionConfig::default();
+    config.planning.batch.fanouts = Some(fanouts.parse()?);
+    config.planning.batch.batch_size = Some(batch_size);
+    config.training.epochs = Some(1);
+    set(&mut config);
+    // Nobody watches it: its row is what is shown.
+    Ok(Session::new(RunContext::new()?, config).on(dataset))
 }

@@ -101,3 +101,13 @@ fn a_long_epoch_is_short_and_repeats_to_the_bit() {
     assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
     assert_eq!(run(&rig, schedule), first);
 }
+
+/// Configured durations are exact, too, and take no real time: those of a minute per epoch.
+#[test]
+fn configured_durations_in_virtual_time_are_as_predicted() {
+    let rig = Rig::new(60, [2000.0, 300.0, 700.0, 200.0, 500.0], 3, "").in_virtual_time();
+    for plan in plan(&rig.problem(Limits::default())).expect("no memory limits").all() {
+        let (seconds, predicted) = (run(&rig, &plan.schedule).seconds, simulate(&plan.schedule).seconds);
+        assert!((seconds - predicted).abs() < 1e-6 && seconds > 30.0, "{plan}: {seconds} s, predicted {predicted} s");
+    }
+}

@@ -63,6 +63,12 @@ impl Rig {
         Self { millis: [host, pcie, device, gather, training], ..rig }
     }
 
+    /// The same with durations in virtual time.
+    pub(crate) fn in_virtual_time(self) -> Self {
+        let device = Device::in_virtual_time(place(), self.device.config().clone());
+        Self { device, ..self }
+    }
+
     /// The planning problem of these durations.
     pub(crate) fn problem(&self, limits: Limits) -> Problem {
         let [host, pcie, device, gather, training] = self.millis.map(|m| m / 1e3);
