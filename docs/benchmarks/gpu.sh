@@ -214,7 +214,7 @@ translation() { bench translation 400 "$HERE/benches/translation" --seconds 380;
 
 smoke() {
   local plan
-  for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
+  for program in "$HERE"/tests/*-conformance* "$HERE"/tests/*-dma_gather; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
   for plan in pipeline device auto; do
     part "train default $plan" 60 "$BUILD/morphgl" train --plan "$plan" --epochs 2 --evaluation none
   done
@@ -228,7 +228,7 @@ suites() {
 sanitize() {
   local program name
   command -v compute-sanitizer >/dev/null || { note sanitize "skipped: compute-sanitizer is not on the path"; return; }
-  for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do
+  for program in "$HERE"/tests/*-conformance* "$HERE"/tests/*-dma_gather; do
     name=$(basename "$program")
     part "memcheck $name" 200 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
     part "racecheck $name" 200 compute-sanitizer --tool racecheck --error-exitcode 9 "$program" --test-threads 1

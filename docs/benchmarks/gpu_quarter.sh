@@ -228,13 +228,13 @@ quarter_benches() {
 # Programs of tests run beside each other: they measure nothing.
 quarter_tests() {
   local program name
-  for program in "$NEW"/tests/*-conformance "$NEW"/tests/*-dma_gather; do
+  for program in "$NEW"/tests/*-conformance* "$NEW"/tests/*-dma_gather; do
     [ ! -x "$program" ] || aside 4 part "suite $(basename "$program")" 115 "$program" --test-threads 2
   done
   if ! command -v compute-sanitizer >/dev/null; then
     note memcheck "skipped: compute-sanitizer is not on the path"
   else
-    for program in $(new_tests) "$NEW"/tests/*-conformance "$NEW"/tests/*-dma_gather; do
+    for program in $(new_tests) "$NEW"/tests/*-conformance* "$NEW"/tests/*-dma_gather; do
       name=$(basename "$program")
       [ ! -x "$program" ] || aside 4 part "memcheck $name" 115 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
     done
