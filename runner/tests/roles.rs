@@ -258,7 +258,7 @@ fn roles_on_a_described_machine_are_executed_as_planned() {
 fn stale_gradients_hide_the_all_reduce() {
     let bench = Bench::new();
     bench.small();
-    // An all-reduce of two trainers is two latencies, and a step takes each of them about as long.
+    // An all-reduce between two trainers takes two latencies of a link, about as long as a trainer's step.
     let text = "name = \"slow links\"\n[host]\ncores = 8\nmemory_gb = 64\nbandwidth_gb_per_s = 60\nsampling_m_edges_per_s = 1\n\
                 gflop_per_s = 10\n[[link]]\nname = \"l\"\ngb_per_s = 20\nlatency_us = 100\n[[device]]\nname = \"d\"\ncount = 3\n\
                 link = \"l\"\nmemory_gb = 16\nbandwidth_gb_per_s = 100\ntflop_per_s = 0.00007\nsampling_m_edges_per_s = 400.0\n";

@@ -178,7 +178,7 @@ fn layers_are_split_on_the_simulated_accelerator() {
         let [exact, given] = [&split["split"]["exact"]["training"], &share["training"]].map(|s| s["mean"].as_f64());
         (name, exact.expect("seconds"), given.expect("seconds"), json)
     };
-    // Training takes the configured time without given rows, and less with them: but where other programs took the core meanwhile.
+    // Training takes the configured time without given rows, and less with them, unless other programs took the core meanwhile.
     let is_less = |&(_, exact, given, _): &(&str, f64, f64, Value)| exact >= 0.02 && given < 0.95 * exact;
     let found = ["first", "second", "third"].into_iter().map(measured).find(is_less);
     let (name, .., json) = found.expect("training takes less time with given rows");

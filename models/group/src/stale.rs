@@ -48,7 +48,7 @@ pub struct StaleMember {
     pub exchange: Box<dyn Exchange>,
     /// The bound, and what counts the staleness of its shares.
     pub counts: StalenessCounts,
-    /// Hook that is called after every all-reduce, in real time.
+    /// Hook that is called after every all-reduce in real time, and not in virtual time.
     pub observe: Option<AllReduceHook>,
     /// In virtual time, the steps that have ended when a share begins, which [`Training::train`] then takes; `None` in real time, where it
     /// takes those that are there.
@@ -197,7 +197,7 @@ impl StaleTraining {
     ///
     /// # Panics
     ///
-    /// When a step has gradients that are staler than the bound.
+    /// When the gradients of a step exceed the bound of staleness.
     fn take_steps(&mut self, least: u64, exact: Option<u64>) -> Result<Measured> {
         let mut measured = Measured::default();
         while let Some(&id) = self.pending.front() {

@@ -1,5 +1,5 @@
-//! Gradients that may be stale: whatever the delays, the bound holds, and every step has the gradients that its trainers computed with
-//! the parameters that they had then.
+//! Gradients of bounded staleness: under any delays the bound holds, and every step applies the gradients that the trainers computed
+//! with the versions of the parameters that they state.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn task() -> Task {
     }
 }
 
-/// The steps that a trainer had taken when it computed the gradients of each of its shares.
+/// For each mini-batch, the version of the parameters (the number of steps taken) that a trainer's gradients were computed with.
 type Versions = Arc<Mutex<Vec<(BatchId, usize)>>>;
 
 /// A training operator that says with which parameters it computes, each time after a delay.

@@ -107,7 +107,7 @@ fn route(share: &ScheduleShare, dataset: &Arc<Dataset>, device: &Device) -> Resu
 #[derive(Debug, Default)]
 pub(crate) struct Executed {
     epochs: usize,
-    /// The largest difference from the prediction, as a fraction of it.
+    /// Largest relative difference of executed from predicted seconds.
     off: f64,
 }
 
@@ -155,7 +155,7 @@ mod tests {
         }
         assert!(executed.epochs > 3 && executed.off > 0.0 && executed.off < 0.05, "{executed:?}");
         let seconds = |route| execute(&pair.schedule(route)).expect("executed").seconds;
-        // Twice the same bits: durations are functions of the mini-batch.
+        // Two executions are equal bit for bit: durations are functions of the mini-batch.
         assert_eq!(seconds(Route::Host), seconds(Route::Host));
         assert!(seconds(Route::Device) > 300.0 * 0.03 * 0.95);
     }

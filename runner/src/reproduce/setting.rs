@@ -91,7 +91,7 @@ impl Setting {
     }
 }
 
-/// A session as [`Setting::session`] has it, on this dataset.
+/// A session that trains an epoch of GraphSAGE on `dataset`, on this machine and by the best plan, but for what `set` sets.
 pub(crate) fn session_on(
     dataset: Arc<Dataset>,
     (fanouts, batch_size): (&str, usize),

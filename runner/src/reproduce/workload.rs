@@ -29,7 +29,7 @@ pub(crate) struct Workload {
     pub(crate) layers: Vec<Layer>,
     /// Input nodes and edges of each counted mini-batch.
     pub(crate) sizes: Vec<[f64; 2]>,
-    /// Seconds in which one thread of this machine sampled each of them.
+    /// Seconds that one thread of this machine took to sample each mini-batch.
     pub(crate) seconds: Vec<f64>,
     seeds: f64,
 }

@@ -49,7 +49,7 @@ impl StalenessOptions {
         }
     }
 
-    /// What is allowed of layer-split training; `None` splits no layers.
+    /// Settings of layer-split training; `None` where no layers are split.
     ///
     /// # Errors
     ///

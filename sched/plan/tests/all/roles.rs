@@ -157,9 +157,9 @@ proptest! {
         prop_assert!(stale.expect("devices sample") <= fresh.expect("devices sample") * (1.0 + 1e-9));
     }
 
-    /// Whatever ends first: every share is sampled, gathered and trained once, steps end in the order of mini-batches, and no share
-    /// begins more steps ahead than gradients may be stale; the queue and the buffers stay within their capacities, and the device of
-    /// a share is one with that role.
+    /// In whatever order operations complete, every share is sampled, gathered and trained once, steps end in the order of
+    /// mini-batches, and no share begins more steps ahead than gradients may be stale; the queue and the buffers stay within their
+    /// capacities, and the device of a share is one with that role.
     #[test]
     fn any_durations_train_every_mini_batch_once_and_in_order(
         problem in problems(),
