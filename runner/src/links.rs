@@ -93,7 +93,7 @@ pub(crate) struct Embedded {
 /// Nodes to embed, and pairs of them by their positions.
 pub(crate) struct Ends {
     pub(crate) nodes: Vec<u32>,
-    pairs: Vec<[u32; 2]>,
+    pub(crate) pairs: Vec<[u32; 2]>,
 }
 
 impl Ends {

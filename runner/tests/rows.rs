@@ -77,6 +77,45 @@ fn rows_are_imported_learned_scored_and_predicted() {
     assert!(written.contains("200 rows predicted, written to rows.csv"), "{written}");
 }
 
+/// A generated database has rows that a model learns from the customers' earlier events.
+#[test]
+fn generated_rows_are_learned() {
+    let bench = Bench::new();
+    bench.text(&words("generate relational -o orders --task next-order --nodes 6000 --classes 4 --dim 16"));
+    let info = bench.json(&["info", "orders"]);
+    assert!(number(&info["task"]["rows"]) > 2000.0 && info["types"].is_object(), "{info}");
+    let trained = bench.json(&words(
+        "train orders --model rsage --fanouts 8,4 --hidden 32 --layers 2 --batch-size 256 --epochs 4 --lr 0.01 --threads 2 \
+         --profile-seconds 0.1 --plan sequential",
+    ));
+    // One class in four by chance, and at most as many as the share of a customer's own class.
+    let accuracy = number(&trained["test_accuracy"]);
+    assert!((0.5..0.78).contains(&accuracy), "{accuracy}");
+    bench.misused(&words("generate typed -o other --task next-order"), &["--task: relational alone reads it"]);
+}
+
+/// With all neighbours sampled, predictions on mini-batches are those with all neighbours.
+#[test]
+fn predictions_on_sampled_mini_batches() {
+    let bench = Bench::new();
+    bench.text(&words("generate sbm -o small --nodes 600 --dim 8 --classes 4"));
+    bench.text(&words(&format!("train small {TRAIN} --model sage --fanouts 4,4 --epochs 2 --run run")));
+    let outputs = |more: &str| -> Vec<f64> {
+        let predicted = bench.json(&words(&format!("predict run --nodes test --probabilities {more}")));
+        let rows = predicted["outputs"].as_array().expect("outputs");
+        rows.iter().flat_map(|row| row.as_array().expect("a row")).map(number).collect()
+    };
+    let (full, all) = (outputs("--evaluation full"), outputs("--evaluation sampled --fanouts -1,-1"));
+    assert_eq!(full.len(), 120 * 4);
+    assert!(full.iter().zip(&all).all(|(a, b)| (a - b).abs() < 1e-4), "the same neighbours");
+    let few = outputs("--evaluation sampled");
+    assert!(full.iter().zip(&few).any(|(a, b)| (a - b).abs() > 1e-3), "fewer neighbours, as the run sampled");
+    bench.misused(&words("predict run --evaluation sampled --embeddings rows.npy"), &["--evaluation sampled"]);
+    let shop = self::bench();
+    train(&shop, "--model rsage --fanouts 5,5 --epochs 1 --run run");
+    shop.misused(&words("predict run --evaluation full"), &["within their times"]);
+}
+
 /// Values are learned of the same rows; other models than typed ones sample by edge type for them, too.
 #[test]
 fn targets_and_untyped_models() {

@@ -14,6 +14,7 @@ mod relations;
 mod rmat;
 mod rows;
 mod sbm;
+mod schema;
 mod tables;
 mod typed;
 mod typed_output;
@@ -21,7 +22,7 @@ mod typed_rows;
 
 pub use error::{Error, Result};
 pub use output::DEFAULT_MEMORY;
-pub use relational::{RelationalConfig, relational, relational_to_disk};
+pub use relational::{RelationalConfig, RelationalTask, relational, relational_to_disk};
 pub use rmat::{RmatConfig, rmat, rmat_to_disk};
 pub use sbm::{SbmConfig, sbm, sbm_to_disk};
 pub use typed::{TypedConfig, TypedFeatures, typed, typed_to_disk};

@@ -153,6 +153,11 @@ impl NodeData {
         self.split.at(node)
     }
 
+    /// The node at a position.
+    pub(crate) fn at_position(&self, position: u64) -> u64 {
+        self.split.inverse(position)
+    }
+
     /// A node's split: 0 train, 1 valid, 2 test, or 3 for none.
     pub(crate) fn split(&self, node: u64) -> usize {
         let rank = self.position(node);

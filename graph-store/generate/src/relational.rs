@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, EdgeType, NodeType, Types};
+use morphgl_graph_store::{Dataset, DatasetWriter, Dtype};
 use serde_json::json;
 
-use crate::degrees::PowerLaw;
-use crate::node_data::{NodeConfig, NodeData, share};
-use crate::random::{Key, Purpose};
+use crate::Result;
+use crate::node_data::NodeConfig;
+use crate::schema::Schema;
 use crate::typed_output;
-use crate::{Error, Result};
 use database::{Database, Tables};
 
 mod database;
@@ -26,14 +25,35 @@ const KEYS: [(&str, usize, usize); 4] =
 const CUSTOMERS_PER_PRODUCT: f64 = 5.0;
 const ORDERS: f64 = 2.0 / 3.0;
 
+/// What is to be predicted of a relational database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RelationalTask {
+    /// The class of each review's customer: reviews are the examples.
+    #[default]
+    ReviewClass,
+    /// The class of the product that a customer orders next: examples are the rows of a task (a customer, a day, a class), one per
+    /// order but those of the first day, in order of time. A row's day is the one before the order.
+    NextOrder,
+}
+
+impl RelationalTask {
+    /// The task's name in provenances and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReviewClass => "review-class",
+            Self::NextOrder => "next-order",
+        }
+    }
+}
+
 /// A relational database as a typed graph: customers and products are entities, orders and reviews are events with a time that point
 /// at one customer and one product each.
 ///
 /// Edge types are the foreign keys `order-placed_by-customer`, `order-contains-product`, `review-written_by-customer` and
 /// `review-rates-product`, and the reverse `rev_…` of each. Customers and products have latent classes, and events mostly are of a
-/// customer and a product of the same one. To predict is the class of a review's customer, which features of products alone tell
-/// something of: a model reads it from the products of the customer's earlier events. Events have days as times, entities the
-/// first of them; the splits of reviews follow each other in time.
+/// customer and a product of the same one. To predict is the class of a review's customer, or of the product that a customer orders
+/// next ([`RelationalTask`]). Features of products alone tell something of it: a model reads it from the products of the customer's
+/// earlier events. Events have days as times, entities the first of them; the splits of the examples follow each other in time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelationalConfig {
     /// Number of nodes of all types: rows of all tables; default 50,000.
@@ -52,11 +72,13 @@ pub struct RelationalConfig {
     pub signal: f64,
     /// Exponent of the power law of a customer's and a product's events, above 1; default 2.5.
     pub exponent: f64,
-    /// Fraction of the reviews to train on, the earliest; default 0.6. The shares may add up to less than 1.
+    /// What is to be predicted; default the class of reviews.
+    pub task: RelationalTask,
+    /// Fraction of the reviews, or of the orders of the task, to train on, the earliest; default 0.6. The shares may add up to less than 1.
     pub train: f64,
-    /// Fraction of the reviews to validate on, the next in time; default 0.2.
+    /// Fraction to validate on, the next in time; default 0.2.
     pub valid: f64,
-    /// Fraction of the reviews to test on, the next in time; default 0.2.
+    /// Fraction to test on, the next in time; default 0.2.
     pub test: f64,
     /// Seed of everything; default 0.
     pub seed: u64,
@@ -73,6 +95,7 @@ impl Default for RelationalConfig {
             homophily: 0.65,
             signal: 0.27,
             exponent: 2.5,
+            task: RelationalTask::default(),
             train: 0.6,
             valid: 0.2,
             test: 0.2,
@@ -122,6 +145,7 @@ pub fn relational_to_disk(
         ("seed", json!(config.seed)),
         ("homophily", json!(config.homophily)),
         ("exponent", json!(config.exponent)),
+        ("task", json!(config.task.name())),
     ];
     typed_output::to_disk(&Database::new(tables), writer, &config.name(), &provenance, plan, progress)
 }
@@ -142,63 +166,50 @@ impl RelationalConfig {
     }
 
     /// Numbers of nodes by type. The events of a kind are as many in each class.
-    fn counts(&self) -> Result<[u64; 4]> {
+    fn counts(&self) -> [u64; 4] {
         let (nodes, classes) = (self.nodes as f64, self.classes as u64);
         let customers = nodes / (1.0 + 1.0 / CUSTOMERS_PER_PRODUCT + self.degree);
         let products = (customers / CUSTOMERS_PER_PRODUCT) as u64;
         let events = |share: f64| (customers * self.degree * share) as u64 / classes * classes;
         let (orders, reviews) = (events(ORDERS), events(1.0 - ORDERS));
-        let counts = [self.nodes - products - orders - reviews, products, orders, reviews];
-        let few = counts.iter().zip(NODE_TYPES).find(|(count, _)| **count < classes);
-        few.map_or(Ok(counts), |(count, (name, _))| {
-            let what = format!("{classes} classes for the {count} nodes of type {name}");
-            Err(Error::argument("classes", what, "pass fewer classes or more nodes"))
-        })
+        [self.nodes - products - orders - reviews, products, orders, reviews]
     }
 
     /// Checks the configuration, and derives the types and the data of nodes.
     fn tables(&self) -> Result<Tables> {
-        let Self { nodes, degree, classes, exponent, homophily, .. } = *self;
-        let of_type = |node_type: usize, nodes: u64| {
-            let (_, shift) = NODE_TYPES[node_type];
-            NodeData::new(NodeConfig {
-                nodes,
-                classes,
-                dim: if self.dim == 0 { 0 } else { (self.dim >> shift).max(1) },
+        let schema = Schema {
+            node_types: NODE_TYPES.map(|(name, _)| name),
+            edge_types: KEYS,
+            // The products' settings.
+            all: &NodeConfig {
+                nodes: self.nodes,
+                classes: self.classes,
+                dim: self.dim,
                 dtype: self.dtype,
-                signal: if shift == 0 { self.signal } else { 0.0 },
+                signal: self.signal,
                 label_noise: 0.0,
                 splits: [self.train, self.valid, self.test],
-                seed: Key::new(self.seed, Purpose::NodeType).value(node_type as u64),
-            })
+                seed: self.seed,
+            },
+            degree: self.degree,
+            degree_unit: "events per customer among",
+            exponent: self.exponent,
+            homophily: self.homophily,
         };
-        // The products' settings, of all nodes, whose number is named in the errors.
-        of_type(1, nodes)?;
-        if !(degree > 0.0 && degree < nodes as f64) {
-            let what = format!("{degree} events per customer among {nodes} nodes");
-            return Err(Error::argument("degree", what, "pass a number above 0 and below the number of nodes"));
-        }
-        if !(exponent > 1.0 && exponent <= 20.0) {
-            return Err(Error::argument("exponent", format!("a power law of {exponent}"), "pass above 1, at most 20"));
-        }
-        share("homophily", homophily)?;
-        let counts = self.counts()?;
-        let node_types =
-            NODE_TYPES.iter().zip(counts).map(|((name, _), count)| NodeType { name: name.to_string(), count });
-        let edge_type = |source: usize, name: String, target: usize| EdgeType {
-            source: NODE_TYPES[source].0.into(),
-            name,
-            target: NODE_TYPES[target].0.into(),
+        schema.check()?;
+        let counts = self.counts();
+        schema.check_counts(counts)?;
+        let features = |node_type: usize| match NODE_TYPES[node_type] {
+            (_, 0) => (self.dim, self.signal),
+            (_, shift) => ((self.dim >> shift).max(1), 0.0),
         };
-        let there = KEYS.iter().map(|&(name, event, entity)| edge_type(event, name.into(), entity));
-        let back = KEYS.iter().map(|&(name, event, entity)| edge_type(entity, format!("rev_{name}"), event));
-        let types =
-            Types::new(node_types.collect(), there.chain(back).collect()).expect("distinct names of known types");
-        let data = counts.iter().enumerate().map(|(t, &count)| of_type(t, count)).collect::<Result<Vec<_>>>()?;
-        let law = |count: u64| {
-            let largest = (count as f64 / classes as f64).sqrt().max(1.0);
-            PowerLaw::with_mean(1.0, largest, exponent)
-        };
-        Ok(Tables { types, data, laws: [law(counts[0]), law(counts[1])], homophily, seed: self.seed })
+        Ok(Tables {
+            types: schema.types(counts),
+            data: schema.data(counts, features)?,
+            laws: [0, 1].map(|entity| schema.degree_law(counts[entity], 1.0)),
+            homophily: self.homophily,
+            seed: self.seed,
+            task: self.task,
+        })
     }
 }

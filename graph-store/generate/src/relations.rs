@@ -11,6 +11,7 @@ use crate::memory::{Footprint, max_events};
 use crate::node_data::NodeData;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
+use crate::schema::BlocksByType;
 use crate::tables::{Block, Tables, UNIT, draw_uniform};
 use crate::typed_rows::{TypedBuffers, TypedRows};
 
@@ -47,8 +48,7 @@ pub(crate) struct Relations {
     relations: Vec<Relation>,
     homophily: f64,
     key: Key,
-    /// Nodes of a block of each type.
-    block_nodes: Vec<u64>,
+    blocks: BlocksByType,
     /// Tables of each type; empty until they are made.
     tables: Vec<Tables>,
 }
@@ -63,16 +63,17 @@ impl Relations {
         homophily: f64,
         seed: u64,
     ) -> Self {
-        let block_nodes = block_nodes(&data, &relations);
+        let blocks = BlocksByType::new(&data, &block_nodes(&data, &relations));
         let key = Key::new(seed, Purpose::Edges);
-        Self { types, data, laws, relations, homophily, key, block_nodes, tables: Vec::new() }
+        Self { types, data, laws, relations, homophily, key, blocks, tables: Vec::new() }
     }
 
     /// Makes the tables, on at most `builders` threads, and the means of classes, which features need.
     pub(crate) fn make_tables(&mut self, builders: usize) {
         self.data.iter_mut().for_each(NodeData::make_means);
-        let of_types = self.data.iter().zip(&self.laws).zip(&self.block_nodes);
-        self.tables = of_types.map(|((data, law), &block)| Tables::new(data, law, block, builders)).collect();
+        let of_types = self.data.iter().zip(&self.laws).enumerate();
+        let tables = |(node_type, (data, law))| Tables::new(data, law, self.blocks.block_nodes(node_type), builders);
+        self.tables = of_types.map(tables).collect();
     }
 
     pub(crate) fn types(&self) -> &Types {
@@ -88,21 +89,17 @@ impl Relations {
     }
 
     pub(crate) fn footprint(&self) -> Footprint {
-        let tables = || self.data.iter().zip(&self.block_nodes).map(|(data, &block)| Tables::memory(data, block));
+        let of_type = |(node_type, data)| Tables::memory(data, self.blocks.block_nodes(node_type));
+        let tables = || self.data.iter().enumerate().map(of_type);
         let means: u64 = self.data.iter().map(NodeData::means_bytes).sum();
         let features = self.data.iter().map(NodeData::features_memory);
         Footprint {
             resident: tables().map(|(resident, _)| resident).sum::<u64>() + means,
             build: tables().map(|(_, build)| build).max().unwrap_or(0),
-            rows: TypedBuffers::memory(self.max_rows(), self.max_types(), self.max_edges()),
+            rows: TypedBuffers::memory(self.blocks.max_nodes(), self.max_types(), self.max_edges()),
             features: features.max_by_key(|memory| memory.block).expect("there are node types"),
-            labels: TypedBuffers::labels_memory(),
+            labels: TypedBuffers::labels_memory(false),
         }
-    }
-
-    /// Maximum number of rows of a block.
-    fn max_rows(&self) -> u64 {
-        self.block_nodes.iter().copied().max().unwrap_or(0)
     }
 
     /// Maximum number of edge types that lead to a node.
@@ -136,36 +133,27 @@ impl Relations {
     /// [`max_share`] of a block of a type.
     fn max_shares(&self, node_type: usize, end: End) -> [f64; 2] {
         let law = (end == End::Weighted).then(|| &self.laws[node_type]);
-        max_share(self.block_nodes[node_type] as f64, self.data[node_type].nodes() as f64, self.classes() as f64, law)
+        let [block, nodes] = [self.blocks.block_nodes(node_type), self.data[node_type].nodes()];
+        max_share(block as f64, nodes as f64, self.classes() as f64, law)
     }
 
     pub(crate) fn num_blocks(&self) -> usize {
-        (0..self.data.len()).map(|node_type| self.blocks_of(node_type)).sum()
-    }
-
-    fn blocks_of(&self, node_type: usize) -> usize {
-        self.data[node_type].nodes().div_ceil(self.block_nodes[node_type]) as usize
+        self.blocks.len()
     }
 
     pub(crate) fn buffers(&self) -> TypedBuffers {
         TypedBuffers::new(self.max_types(), self.max_edges())
     }
 
-    /// Makes the rows of a block; blocks are numbered type after type.
+    /// Makes the rows of a block.
     pub(crate) fn rows(&self, block: usize, buffers: &TypedBuffers) -> TypedRows {
-        let (mut node_type, mut block) = (0, block);
-        while block >= self.blocks_of(node_type) {
-            block -= self.blocks_of(node_type);
-            node_type += 1;
-        }
-        let (nodes, first) = (self.types.range(node_type), block as u64 * self.block_nodes[node_type]);
-        let len = self.block_nodes[node_type].min(self.data[node_type].nodes() - first) as usize;
-        let first = nodes.start + first as u32;
+        let (node_type, block, nodes) = self.blocks.locate(block);
+        let (first, len) = (self.types.range(node_type).start + nodes.start, nodes.len());
         let parts = self.edge_types_into(node_type).map(|(edge_type, relation, end)| {
             let other = self.relations[relation].ends[1 - end];
             let [to_first, from_first] = [node_type, other].map(|of| self.types.range(of).start);
             let rows = buffers.rows(first, len, |edges| {
-                for from in 0..self.blocks_of(other) {
+                for from in 0..self.blocks.of_type(other) {
                     let blocks = if end == 1 { [from, block] } else { [block, from] };
                     self.pair(relation, blocks, |ends| edges.push(to_first + ends[end], from_first + ends[1 - end]));
                 }

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, EdgeType, NodeType, Types};
+use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, Types};
 use serde_json::json;
 
-use crate::degrees::PowerLaw;
-use crate::node_data::{NodeConfig, NodeData, share};
-use crate::random::{Key, Purpose};
+use crate::node_data::{NodeConfig, NodeData};
 use crate::relations::{End, Relation, Relations};
+use crate::schema::Schema;
 use crate::typed_output::{self, TypedModel};
 use crate::typed_rows::{TypedBuffers, TypedRows};
 use crate::{Error, Result};
@@ -158,59 +157,41 @@ impl TypedConfig {
     }
 
     /// Numbers of nodes by type.
-    fn counts(&self) -> Result<[u64; 4]> {
+    fn counts(&self) -> [u64; 4] {
         let of = |share: f64| (share * self.nodes as f64).round() as u64;
         let others: u64 = NODE_TYPES[1..].iter().map(|&(_, share)| of(share)).sum();
-        let counts = [self.nodes - others, of(NODE_TYPES[1].1), of(NODE_TYPES[2].1), of(NODE_TYPES[3].1)];
-        let few = counts.iter().zip(NODE_TYPES).find(|(count, _)| **count < self.classes as u64);
-        few.map_or(Ok(counts), |(count, (name, _))| {
-            let what = format!("{} classes for the {count} nodes of type {name}", self.classes);
-            Err(Error::argument("classes", what, "pass fewer classes or more nodes"))
-        })
+        [self.nodes - others, of(NODE_TYPES[1].1), of(NODE_TYPES[2].1), of(NODE_TYPES[3].1)]
     }
 
     /// Checks the configuration, and derives the types, the data of nodes and the laws of edges.
     fn relations(&self) -> Result<Relations> {
-        let Self { nodes, degree, classes, exponent, homophily, .. } = *self;
-        let of_type = |node_type: usize, nodes: u64| {
-            let dim = if self.features == TypedFeatures::ByType { (self.dim >> node_type).max(1) } else { self.dim };
-            NodeData::new(NodeConfig {
+        let Self { nodes, degree, classes, homophily, .. } = *self;
+        let schema = Schema {
+            node_types: NODE_TYPES.map(|(name, _)| name),
+            edge_types: RELATIONS.map(|(name, source, target, _)| (name, source, target)),
+            // The papers' settings.
+            all: &NodeConfig {
                 nodes,
                 classes,
-                dim,
+                dim: self.dim,
                 dtype: self.dtype,
                 signal: self.signal,
                 label_noise: 0.0,
                 splits: [self.train, self.valid, self.test],
-                seed: Key::new(self.seed, Purpose::NodeType).value(node_type as u64),
-            })
+                seed: self.seed,
+            },
+            degree,
+            degree_unit: "edges for each of",
+            exponent: self.exponent,
+            homophily,
         };
-        // Of all nodes, whose number is named in the errors.
-        of_type(0, nodes)?;
-        let counts = self.counts()?;
-        if !(degree > 0.0 && degree < nodes as f64) {
-            let what = format!("{degree} edges for each of {nodes} nodes");
-            return Err(Error::argument("degree", what, "pass a number above 0 and below the number of nodes"));
-        }
-        if !(exponent > 1.0 && exponent <= 20.0) {
-            return Err(Error::argument("exponent", format!("a power law of {exponent}"), "pass above 1, at most 20"));
-        }
-        share("homophily", homophily)?;
+        schema.check()?;
+        let counts = self.counts();
+        schema.check_counts(counts)?;
         if classes == 1 && homophily != 1.0 {
             let what = format!("a share of {homophily} of the edges inside the only class");
             return Err(Error::argument("homophily", what, "pass 1, or more classes"));
         }
-        let node_types =
-            NODE_TYPES.iter().zip(counts).map(|((name, _), count)| NodeType { name: name.to_string(), count });
-        let edge_type = |source: usize, name: String, target: usize| EdgeType {
-            source: NODE_TYPES[source].0.into(),
-            name,
-            target: NODE_TYPES[target].0.into(),
-        };
-        let there = RELATIONS.iter().map(|&(name, source, target, _)| edge_type(source, name.into(), target));
-        let back = RELATIONS.iter().map(|&(name, source, target, _)| edge_type(target, format!("rev_{name}"), source));
-        let types =
-            Types::new(node_types.collect(), there.chain(back).collect()).expect("distinct names of known types");
         let relations = RELATIONS.map(|(name, source, target, share)| Relation {
             ends: [source, target],
             edges: share * degree * nodes as f64,
@@ -219,11 +200,11 @@ impl TypedConfig {
             shift: usize::from(name == "cites"),
             backward: name == "cites",
         });
-        let data = counts.iter().enumerate().map(|(t, &count)| of_type(t, count)).collect::<Result<Vec<_>>>()?;
-        let laws = counts.map(|count| {
-            let largest = (count as f64 / classes as f64).sqrt().max(1.0);
-            PowerLaw::with_mean(MEAN, MEAN * largest, exponent)
-        });
+        let by_type = self.features == TypedFeatures::ByType;
+        let features =
+            |node_type: usize| (if by_type { (self.dim >> node_type).max(1) } else { self.dim }, self.signal);
+        let laws = counts.map(|count| schema.degree_law(count, MEAN));
+        let (types, data) = (schema.types(counts), schema.data(counts, features)?);
         Ok(Relations::new(types, data, laws.to_vec(), relations.to_vec(), homophily, self.seed))
     }
 }

@@ -58,9 +58,11 @@ impl TypedBuffers {
         }
     }
 
-    /// Bytes of a block of labels, times, and each split's nodes, which are as many at most.
-    pub(crate) fn labels_memory() -> BlockMemory {
-        BlockMemory { scratch: 0, block: 4 * mapped(4 * LABELS as u64) + mapped(8 * LABELS as u64) }
+    /// Bytes of a block of labels, times, each split's nodes, which are as many at most, and with a task nodes and times of its rows.
+    pub(crate) fn labels_memory(has_task: bool) -> BlockMemory {
+        let [of_ids, of_times] = [4, 8].map(|bytes| mapped(bytes * LABELS as u64));
+        let of_rows = if has_task { of_ids + of_times } else { 0 };
+        BlockMemory { scratch: 0, block: 4 * of_ids + of_times + of_rows }
     }
 
     /// The rows of one edge type: [`Buffers::rows`].

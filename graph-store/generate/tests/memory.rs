@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use morphgl_generate::{
-    RelationalConfig, RmatConfig, SbmConfig, TypedConfig, TypedFeatures, relational_to_disk, rmat_to_disk, sbm_to_disk,
-    typed_to_disk,
+    RelationalConfig, RelationalTask, RmatConfig, SbmConfig, TypedConfig, TypedFeatures, relational_to_disk,
+    rmat_to_disk, sbm_to_disk, typed_to_disk,
 };
 use morphgl_graph_store::Dtype;
 
@@ -50,7 +50,8 @@ fn graphs() -> Vec<Graph> {
         Graph::Typed(TypedConfig { nodes: 20_000, degree: 90.0, features: TypedFeatures::All, ..typed.clone() }),
         Graph::Typed(TypedConfig { classes: 1000, dim: 300, features: TypedFeatures::ByType, ..typed }),
         Graph::Relational(relational.clone()),
-        Graph::Relational(RelationalConfig { degree: 300.0, classes: 3, ..relational }),
+        Graph::Relational(RelationalConfig { degree: 300.0, classes: 3, ..relational.clone() }),
+        Graph::Relational(RelationalConfig { task: RelationalTask::NextOrder, ..relational }),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The relational database: its keys and times, and that labels are read from linked rows alone.
 
-use morphgl_generate::{DEFAULT_MEMORY, RelationalConfig, relational, relational_to_disk};
+use morphgl_generate::{DEFAULT_MEMORY, RelationalConfig, RelationalTask, relational, relational_to_disk};
 use morphgl_graph_store::{Dataset, OpenOptions, Types};
 
 const NODE_TYPES: [&str; 4] = ["customer", "product", "order", "review"];
@@ -75,6 +75,8 @@ fn one_configuration_is_one_database() {
         RelationalConfig { nodes: 200, classes: 1, dim: 3, degree: 3.0, ..config() },
         RelationalConfig { nodes: 400_000, classes: 3, dim: 1, homophily: 0.0, seed: 4, ..config() },
         RelationalConfig { nodes: 3000, homophily: 1.0, degree: 0.8, ..config() },
+        RelationalConfig { task: RelationalTask::NextOrder, ..config() },
+        RelationalConfig { task: RelationalTask::NextOrder, nodes: 400_000, dim: 1, train: 0.1, seed: 4, ..config() },
     ];
     for (case, config) in cases.iter().enumerate() {
         let expected = on(1).install(|| relational(config).unwrap());
@@ -91,59 +93,120 @@ fn one_configuration_is_one_database() {
     }
 }
 
-/// Test accuracy of the class whose mean is nearest to `row`, of those over training reviews.
+#[test]
+fn rows_of_the_task_are_customers_on_the_day_before_an_order() {
+    let reviews = relational(&config()).unwrap();
+    let dataset = relational(&RelationalConfig { task: RelationalTask::NextOrder, ..config() }).unwrap();
+    assert_eq!((&dataset.topology, &dataset.features_by_type), (&reviews.topology, &reviews.features_by_type));
+    let (types, times) = (types(&dataset), dataset.topology.node_times().unwrap());
+    let rows = dataset.task_rows.as_ref().expect("rows of a task");
+    assert!(rows.times().windows(2).all(|pair| pair[0] <= pair[1]), "rows are in order of time");
+    let mut of_rows: Vec<_> = rows.nodes().iter().zip(rows.times().iter()).map(|(&node, &day)| (node, day)).collect();
+    let orders = types.range(2).map(|order| (linked(&dataset, order, "rev_placed_by")[0], times[order as usize] - 1));
+    let mut of_orders: Vec<_> = orders.filter(|&(_, day)| day >= 18_262).collect();
+    assert!(of_orders.len() < types.range(2).len(), "orders of the first day have no row");
+    (of_rows.sort_unstable(), of_orders.sort_unstable());
+    assert_eq!(of_rows, of_orders);
+    let splits = [&dataset.splits.train, &dataset.splits.valid, &dataset.splits.test];
+    let all: Vec<u32> = splits.iter().flat_map(|split| split.iter().copied()).collect();
+    assert_eq!(all, (0..rows.len() as u32).collect::<Vec<_>>(), "splits follow each other");
+    let labels = dataset.labels.as_ref().unwrap();
+    assert!(labels.iter().all(|label| (0..8).contains(label)));
+}
+
+/// Test accuracy of the class whose mean is nearest to an example's row, of those over training examples.
 fn nearest_class_mean(dataset: &Dataset, dim: usize, row: &dyn Fn(u32) -> Vec<f32>) -> f64 {
     let (classes, labels) = (dataset.num_classes, dataset.labels.as_ref().unwrap());
     let (mut means, mut counts) = (vec![0f32; classes * dim], vec![0f32; classes]);
-    for &review in dataset.splits.train.iter() {
-        let class = labels[review as usize] as usize;
+    for &example in dataset.splits.train.iter() {
+        let class = labels[example as usize] as usize;
         counts[class] += 1.0;
-        means[class * dim..][..dim].iter_mut().zip(row(review)).for_each(|(mean, x)| *mean += x);
+        means[class * dim..][..dim].iter_mut().zip(row(example)).for_each(|(mean, x)| *mean += x);
     }
     means.chunks_exact_mut(dim).zip(counts).for_each(|(mean, count)| mean.iter_mut().for_each(|x| *x /= count));
-    let right = dataset.splits.test.iter().filter(|&&review| {
-        let row = row(review);
+    let right = dataset.splits.test.iter().filter(|&&example| {
+        let row = row(example);
         let distance =
             |class: usize| -> f32 { row.iter().zip(&means[class * dim..]).map(|(x, mean)| (x - mean).powi(2)).sum() };
         let best = (0..classes).min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
-        best == Some(labels[review as usize] as usize)
+        best == Some(labels[example as usize] as usize)
     });
     right.count() as f64 / dataset.splits.test.len() as f64
 }
 
+/// Features of products, and the products of events.
+struct History<'d> {
+    dataset: &'d Dataset,
+    products: Vec<f32>,
+    dim: usize,
+}
+
+impl<'d> History<'d> {
+    fn new(dataset: &'d Dataset) -> Self {
+        let (products, dim) = features(dataset, 1);
+        Self { dataset, products, dim }
+    }
+
+    /// Features of an event's product, by the name of the edge from it.
+    fn product(&self, event: u32, key: &str) -> Vec<f32> {
+        let product = linked(self.dataset, event, key)[0] - types(self.dataset).range(1).start;
+        self.products[product as usize * self.dim..][..self.dim].to_vec()
+    }
+
+    /// Mean features of the products of a customer's events at times that `is_known` accepts, and of `also`.
+    fn mean(&self, customer: u32, is_known: impl Fn(i64) -> bool, also: Option<Vec<f32>>) -> Vec<f32> {
+        let times = self.dataset.topology.node_times().unwrap();
+        let mut rows: Vec<Vec<f32>> = also.into_iter().collect();
+        for (key, reverse) in [("placed_by", "rev_contains"), ("written_by", "rev_rates")] {
+            let events = linked(self.dataset, customer, key).iter();
+            rows.extend(events.filter(|&&event| is_known(times[event as usize])).map(|&e| self.product(e, reverse)));
+        }
+        (0..self.dim).map(|j| rows.iter().map(|row| row[j]).sum::<f32>() / rows.len().max(1) as f32).collect()
+    }
+}
+
+/// The features of the nodes of a type, and their width.
+fn features(dataset: &Dataset, node_type: usize) -> (Vec<f32>, usize) {
+    let matrix = dataset.features_by_type[node_type].as_ref().unwrap();
+    let mut rows = vec![0f32; matrix.view().len()];
+    matrix.view().to_f32(&mut rows);
+    (rows, matrix.dim())
+}
+
 /// The accuracies of a review's own features, of its product's, and of the products' of its customer's earlier events.
 fn accuracies(dataset: &Dataset) -> [f64; 3] {
-    let (types, times) = (types(dataset), dataset.topology.node_times().unwrap());
-    let features = |node_type: usize| {
-        let matrix = dataset.features_by_type[node_type].as_ref().unwrap();
-        let mut rows = vec![0f32; matrix.view().len()];
-        matrix.view().to_f32(&mut rows);
-        (rows, matrix.dim())
-    };
-    let ((own, own_dim), (products, dim)) = (features(3), features(1));
-    let product = |event: u32, key: &str| (linked(dataset, event, key)[0] - types.range(1).start) as usize;
-    let row_of = |product: usize| products[product * dim..][..dim].to_vec();
+    let (types, times, history) = (types(dataset), dataset.topology.node_times().unwrap(), History::new(dataset));
+    let (own, own_dim) = features(dataset, 3);
+    let product = |review: u32| history.product(review, "rev_rates");
     let earlier = |review: u32| {
         let customer = linked(dataset, review, "rev_written_by")[0];
-        let mut mean = row_of(product(review, "rev_rates"));
-        let mut count = 1f32;
-        for (key, reverse) in [("placed_by", "rev_contains"), ("written_by", "rev_rates")] {
-            for &event in linked(dataset, customer, key) {
-                if times[event as usize] < times[review as usize] {
-                    mean.iter_mut().zip(row_of(product(event, reverse))).for_each(|(sum, x)| *sum += x);
-                    count += 1.0;
-                }
-            }
-        }
-        mean.iter_mut().for_each(|x| *x /= count);
-        mean
+        history.mean(customer, |time| time < times[review as usize], Some(product(review)))
     };
     let own_row = |review: u32| own[(review - types.range(3).start) as usize * own_dim..][..own_dim].to_vec();
     [
         nearest_class_mean(dataset, own_dim, &own_row),
-        nearest_class_mean(dataset, dim, &|review| row_of(product(review, "rev_rates"))),
-        nearest_class_mean(dataset, dim, &earlier),
+        nearest_class_mean(dataset, history.dim, &product),
+        nearest_class_mean(dataset, history.dim, &earlier),
     ]
+}
+
+#[test]
+fn the_next_order_is_learned_from_the_customers_history_alone() {
+    for seed in [0, 1] {
+        let config = RelationalConfig { task: RelationalTask::NextOrder, seed, ..RelationalConfig::default() };
+        let dataset = relational(&config).unwrap();
+        let (rows, history) = (dataset.task_rows.as_ref().unwrap(), History::new(&dataset));
+        let (own, own_dim) = features(&dataset, 0);
+        let (node, time) = (|row: u32| rows.nodes()[row as usize], |row: u32| rows.times()[row as usize]);
+        let own_row = |row: u32| own[node(row) as usize * own_dim..][..own_dim].to_vec();
+        let own = nearest_class_mean(&dataset, own_dim, &own_row);
+        let known = |row: u32| history.mean(node(row), |day| day <= time(row), None);
+        let known = nearest_class_mean(&dataset, history.dim, &known);
+        // A little, since customers of training rows are in test rows, too.
+        assert!(own < 0.15, "a customer's own features reach {own} of 16 classes");
+        // A share `homophily` of a customer's orders is of the customer's class.
+        assert!((0.5..0.68).contains(&known), "the customer's history reaches {known}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use morphgl_generate::{
-    RelationalConfig, RmatConfig, SbmConfig, TypedConfig, TypedFeatures, relational_to_disk, rmat_to_disk, sbm_to_disk,
-    typed_to_disk,
+    RelationalConfig, RelationalTask, RmatConfig, SbmConfig, TypedConfig, TypedFeatures, relational_to_disk,
+    rmat_to_disk, sbm_to_disk, typed_to_disk,
 };
 use morphgl_graph_store::Dtype;
 
@@ -39,13 +39,23 @@ enum FeaturesOf {
     All,
 }
 
+/// What is to be predicted of `relational`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Task {
+    /// The class of a review's customer
+    ReviewClass,
+    /// The class of the product that a customer orders next: rows of a task, customers at days
+    NextOrder,
+}
+
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl generate sbm -o small                               the embedded default of `morphgl train`
   morphgl generate sbm -o big --nodes 2000000 --degree 50 --dim 100 --dtype f16 --classes 47
   morphgl generate rmat -o web --nodes 1048576 --degree 16 --symmetrise --seed 7
   morphgl generate typed -o mag --nodes 1939743 --dim 128 --dtype f16 --classes 349
-  morphgl generate relational -o shop --nodes 200000 --degree 20")]
+  morphgl generate relational -o shop --nodes 200000 --degree 20
+  morphgl generate relational -o orders --task next-order")]
 pub(crate) struct Args {
     /// Kind of graph
     kind: Kind,
@@ -81,7 +91,10 @@ pub(crate) struct Args {
     /// typed: nodes that have features [default: papers]
     #[arg(long, value_enum)]
     features: Option<FeaturesOf>,
-    /// Shares of training, validation and test nodes; typed: of papers, relational: of reviews, by time
+    /// relational: what is to be predicted [default: review-class]
+    #[arg(long, value_enum)]
+    task: Option<Task>,
+    /// Shares of training, validation and test nodes; typed: of papers, relational: of reviews or the task's rows, by time
     #[arg(long, value_parser = values::fractions, default_value = "0.6,0.2,0.2")]
     split: [f64; 3],
     /// Seed of everything
@@ -101,6 +114,9 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     if !matches!(args.kind, Kind::Typed) && args.features.is_some() {
         return Err(Usage::error("--features: typed alone reads it; leave it out"));
+    }
+    if !matches!(args.kind, Kind::Relational) && args.task.is_some() {
+        return Err(Usage::error("--task: relational alone reads it; leave it out"));
     }
     if matches!(args.kind, Kind::Typed | Kind::Relational) && args.symmetrise {
         return Err(Usage::error("--symmetrise: typed graphs have every edge in both directions; leave it out"));
@@ -160,7 +176,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             let default = RelationalConfig::default();
             let config = config!(RelationalConfig {
                 degree: args.degree.unwrap_or(default.degree),
-                homophily: args.homophily.unwrap_or(default.homophily)
+                homophily: args.homophily.unwrap_or(default.homophily),
+                task: match args.task {
+                    None | Some(Task::ReviewClass) => RelationalTask::ReviewClass,
+                    Some(Task::NextOrder) => RelationalTask::NextOrder,
+                }
             });
             let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
             relational_to_disk(&config, &args.output, memory, args.force, &progress)

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use self::csv::Csv;
 use super::{Invocation, Outcome};
-use crate::RunContext;
 use crate::paths::lossy;
 use crate::session::{Embeddings, InferenceConfig, Predicted, Predictions, Trained};
 use crate::usage::Usage;
+use crate::{Evaluation, RunContext, values};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -27,6 +27,7 @@ use crate::usage::Usage;
   morphgl predict runs/cora -o all.csv                             the model of a run, on its dataset
   morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy
   morphgl predict cora.safetensors cora --probabilities -o all.csv  the probability of every class, too
+  morphgl predict runs/products --evaluation sampled                 on mini-batches sampled as the run did
   morphgl predict cora.safetensors cora --embeddings hidden.npy    the rows that the last layer makes classes of
   morphgl predict runs/churn --rows test                           rows of a task: nodes at times, each within its time
   morphgl predict runs/links --edges pairs.csv                     scores of pairs, by a model of links
@@ -36,6 +37,10 @@ use crate::usage::Usage;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) trained: InferenceConfig,
+    /// With all neighbours, or on sampled mini-batches that have the nodes, or the ends of pairs, as seeds [default: full; of rows of a
+    /// task sampled]
+    #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]
+    evaluation: Option<Evaluation>,
     /// Nodes to predict: all, train, valid, test, or a file with one id per line, as the graph's source has them [default: all]
     #[arg(long)]
     nodes: Option<PathBuf>,
@@ -96,6 +101,9 @@ pub(crate) fn run(args: &Args, call: &Invocation<'_>) -> anyhow::Result<Outcome>
     }
     let context = &RunContext::of_inference(call.process, call.stop.clone(), call.observer(), args.trained.time_limit)?;
     let mut trained = Trained::open(context, args.trained.clone(), call.dataset.clone(), false)?;
+    if let Some(evaluation) = args.evaluation {
+        trained.predict_by(evaluation)?;
+    }
     if let Some(edges) = args.edges.as_ref().filter(|_| !trained.predicts_edges()) {
         return pairs::score(edges, args, &mut trained, context);
     }

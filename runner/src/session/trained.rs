@@ -81,6 +81,8 @@ pub struct Trained {
     route: Route,
     training: Box<dyn Training>,
     inference: Inference,
+    /// Whether predictions are made on sampled mini-batches.
+    predicts_sampled: bool,
     /// Names of the classes, where the model has them.
     class_names: Option<Vec<String>>,
     /// Names of the labels or values, where the model has them.
@@ -179,11 +181,31 @@ impl Trained {
             route,
             training,
             inference,
+            predicts_sampled: false,
             class_names: fitting.class_names,
             target_names: schema.targets,
             dataset,
             options,
         })
+    }
+
+    /// From now on predicts nodes, and embeds the ends of pairs, as `evaluation` says: with all neighbours, the default, or on sampled
+    /// mini-batches. Rows of a task are always sampled.
+    ///
+    /// # Errors
+    ///
+    /// No evaluation at all, or all neighbours of rows of a task.
+    pub fn predict_by(&mut self, evaluation: Evaluation) -> anyhow::Result<()> {
+        match evaluation {
+            Evaluation::None => return Err(Usage::error("--evaluation none: predictions are full or sampled")),
+            Evaluation::Full if self.predicts_rows() => {
+                let why = "rows of a task are predicted within their times, which all neighbours are not";
+                return Err(Usage::error(format!("--evaluation full: {why}; use sampled, or leave it out")));
+            }
+            _ => {}
+        }
+        self.predicts_sampled = evaluation == Evaluation::Sampled;
+        Ok(())
     }
 
     /// How mini-batches are sampled, of a sampled evaluation.

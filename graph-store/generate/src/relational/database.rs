@@ -2,14 +2,15 @@
 
 use morphgl_graph_store::Types;
 
-use super::KEYS;
 use super::events::{Events, Slots};
+use super::{KEYS, RelationalTask};
 use crate::degrees::PowerLaw;
 use crate::memory::Footprint;
 use crate::node_data::NodeData;
 use crate::random::{Key, Purpose};
 use crate::relations::max_share;
-use crate::typed_output::{TypedModel, feature_arrays};
+use crate::schema::BlocksByType;
+use crate::typed_output::{TaskModel, TypedModel, feature_arrays};
 use crate::typed_rows::{TypedBuffers, TypedRows};
 
 /// The first day, 2020-01-01 in days since 1970, and the number of days.
@@ -18,6 +19,7 @@ const DAYS: u64 = 1_096;
 
 /// Numbers of node types.
 const PRODUCT: usize = 1;
+const ORDER: usize = 2;
 const REVIEW: usize = 3;
 
 /// Nodes of a block of events, and edges of a block of entities, as a rule.
@@ -34,6 +36,7 @@ pub(crate) struct Tables {
     pub(crate) laws: [PowerLaw; 2],
     pub(crate) homophily: f64,
     pub(crate) seed: u64,
+    pub(crate) task: RelationalTask,
 }
 
 impl Tables {
@@ -67,7 +70,7 @@ impl Tables {
             build: 0,
             rows: TypedBuffers::memory(rows, 2, self.max_edges()),
             features: features.max_by_key(|memory| memory.block).expect("there are node types"),
-            labels: TypedBuffers::labels_memory(),
+            labels: TypedBuffers::labels_memory(self.task == RelationalTask::NextOrder),
         }
     }
 }
@@ -76,7 +79,7 @@ impl Tables {
 #[derive(Debug)]
 pub(crate) struct Database {
     tables: Tables,
-    block_nodes: [u64; 4],
+    blocks: BlocksByType,
     /// Orders and reviews.
     events: [Events; 2],
 }
@@ -89,7 +92,7 @@ impl Database {
             let [customers, products] = [0, 1].map(|entity| (&tables.data[entity], &tables.laws[entity]));
             Events::new(key.child(kind), tables.data[2 + kind as usize].nodes(), tables.homophily, customers, products)
         });
-        Self { block_nodes: tables.block_nodes(), tables, events }
+        Self { blocks: BlocksByType::new(&tables.data, &tables.block_nodes()), tables, events }
     }
 
     /// The number of a review, `None` for another node.
@@ -97,8 +100,32 @@ impl Database {
         node.checked_sub(u64::from(self.tables.types.range(REVIEW).start))
     }
 
-    fn blocks_of(&self, node_type: usize) -> usize {
-        self.tables.data[node_type].nodes().div_ceil(self.block_nodes[node_type]) as usize
+    /// Number of events of a type on the first day, which are the first by position.
+    fn first_day(&self, event_type: usize) -> u64 {
+        self.tables.data[event_type].nodes().div_ceil(DAYS)
+    }
+
+    /// The order that a row of the task asks for.
+    fn next_order(&self, row: u64) -> u64 {
+        self.tables.data[ORDER].at_position(self.first_day(ORDER) + row)
+    }
+
+    /// The day of an event.
+    fn day(&self, event_type: usize, event: u64) -> i64 {
+        let data = &self.tables.data[event_type];
+        FIRST_DAY + (u128::from(data.position(event)) * u128::from(DAYS) / u128::from(data.nodes())) as i64
+    }
+}
+
+/// One row per order but those of the first day, by position: its customer on the day before.
+impl TaskModel for Database {
+    fn num_rows(&self) -> u64 {
+        self.tables.data[ORDER].nodes() - self.first_day(ORDER)
+    }
+
+    fn row(&self, row: u64) -> (u32, i64) {
+        let order = self.next_order(row);
+        (self.events[0].customer(&self.tables.data[0], order as u32), self.day(ORDER, order) - 1)
     }
 }
 
@@ -115,14 +142,33 @@ impl TypedModel for Database {
         feature_arrays(&self.tables.data, false)
     }
 
-    fn label(&self, node: u64) -> i32 {
-        let customers = &self.tables.data[0];
-        let class = |customer: u32| customers.class_of_rank(customers.rank(u64::from(customer)));
-        self.review(node).map_or(-1, |review| class(self.events[1].customer(customers, review as u32)) as i32)
+    fn task(&self) -> Option<&dyn TaskModel> {
+        (self.tables.task == RelationalTask::NextOrder).then_some(self as &dyn TaskModel)
     }
 
-    fn split(&self, node: u64) -> usize {
-        self.review(node).map_or(3, |review| self.tables.data[REVIEW].split(review))
+    fn label(&self, example: u64) -> i32 {
+        let class = |entity: usize, number: u32| {
+            let data = &self.tables.data[entity];
+            data.class_of_rank(data.rank(u64::from(number))) as i32
+        };
+        match self.tables.task {
+            RelationalTask::NextOrder => {
+                let order = self.next_order(example) as u32;
+                class(PRODUCT, self.events[0].product(&self.tables.data[PRODUCT], order))
+            }
+            RelationalTask::ReviewClass => self
+                .review(example)
+                .map_or(-1, |review| class(0, self.events[1].customer(&self.tables.data[0], review as u32))),
+        }
+    }
+
+    fn split(&self, example: u64) -> usize {
+        match self.tables.task {
+            RelationalTask::NextOrder => self.tables.data[ORDER].split(self.next_order(example)),
+            RelationalTask::ReviewClass => {
+                self.review(example).map_or(3, |review| self.tables.data[REVIEW].split(review))
+            }
+        }
     }
 
     fn time(&self, node: u64) -> i64 {
@@ -130,12 +176,11 @@ impl TypedModel for Database {
         if node_type <= PRODUCT {
             return FIRST_DAY;
         }
-        let (data, event) = (&self.tables.data[node_type], node - u64::from(self.types().range(node_type).start));
-        FIRST_DAY + (u128::from(data.position(event)) * u128::from(DAYS) / u128::from(data.nodes())) as i64
+        self.day(node_type, node - u64::from(self.types().range(node_type).start))
     }
 
     fn num_blocks(&self) -> usize {
-        (0..self.tables.data.len()).map(|node_type| self.blocks_of(node_type)).sum()
+        self.blocks.len()
     }
 
     fn buffers(&self) -> TypedBuffers {
@@ -143,22 +188,15 @@ impl TypedModel for Database {
     }
 
     fn rows(&self, block: usize, buffers: &TypedBuffers) -> TypedRows {
-        let (mut node_type, mut block) = (0, block);
-        while block >= self.blocks_of(node_type) {
-            block -= self.blocks_of(node_type);
-            node_type += 1;
-        }
-        let (types, data) = (self.types(), &self.tables.data);
-        let first = block as u64 * self.block_nodes[node_type];
-        let len = self.block_nodes[node_type].min(data[node_type].nodes() - first) as usize;
-        let rows = first as u32..first as u32 + len as u32;
+        let (node_type, _, rows) = self.blocks.locate(block);
+        let (types, data, len) = (self.types(), &self.tables.data, rows.len());
         let to_first = types.range(node_type).start;
         let mut parts = Vec::new();
         for (number, &(_, event, entity)) in KEYS.iter().enumerate() {
             let (events, of_customers) = (&self.events[event - 2], entity != PRODUCT);
             if node_type == entity {
                 let from_first = types.range(event).start;
-                let of_type = buffers.rows(to_first + first as u32, len, |edges| {
+                let of_type = buffers.rows(to_first + rows.start, len, |edges| {
                     for node in rows.clone() {
                         let mut push = |from: u32| edges.push(to_first + node, from_first + from);
                         if of_customers {
@@ -171,7 +209,7 @@ impl TypedModel for Database {
                 parts.push((number as u16, of_type));
             } else if node_type == event {
                 let from_first = types.range(entity).start;
-                let of_type = buffers.rows(to_first + first as u32, len, |edges| {
+                let of_type = buffers.rows(to_first + rows.start, len, |edges| {
                     for node in rows.clone() {
                         let of = if of_customers { Events::customer } else { Events::product };
                         edges.push(to_first + node, from_first + of(events, &data[entity], node));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::read::{edge_type, read_pairs, read_typed_pairs};
 use super::{Predicted, Predictions, Trained};
-use crate::links::{Ends, decoder_elements, known_bytes, known_pairs, pair_scores};
+use crate::links::{Embedded, Ends, decoder_elements, known_bytes, known_pairs, pair_scores};
 use crate::usage::Usage;
 use crate::{edges, link_types};
 
@@ -49,12 +49,20 @@ impl Trained {
             _ => read_typed_pairs(file, &self.dataset, self.names.as_ref())?,
         };
         let num_nodes = self.dataset.num_nodes();
-        let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
+        let embedded = self.embedded(Ends::of(num_nodes, pairs.iter().copied()))?;
         let scores = pair_scores(self.training.as_mut(), &model, &embedded.rows, (&embedded.pairs, &of_pairs))?;
         let ids = pairs.iter().map(|&[source, destination]| {
             [self.id_of(source, types.map(|types| types[0])), self.id_of(destination, types.map(|types| types[1]))]
         });
         Ok(PairScores { ids: ids.collect(), scores })
+    }
+
+    /// Embeds the ends of pairs, with all neighbours or as [`Trained::predict_by`] says.
+    fn embedded(&mut self, ends: Ends) -> anyhow::Result<Embedded> {
+        if self.predicts_sampled {
+            return Ok(Embedded { rows: self.outputs(&ends.nodes)?, pairs: ends.pairs });
+        }
+        ends.embedded(self.training.as_mut(), None)
     }
 
     /// The id of a node in a column of nodes of this type: that among those of the type, where it is of the type.
@@ -80,7 +88,7 @@ impl Trained {
         let types = link_types::of_pairs(&self.dataset);
         let pairs = read_pairs(file, &self.dataset, self.names.as_ref(), types)?;
         let num_nodes = self.dataset.num_nodes();
-        let embedded = Ends::of(num_nodes, pairs.iter().copied()).embedded(self.training.as_mut(), None)?;
+        let embedded = self.embedded(Ends::of(num_nodes, pairs.iter().copied()))?;
         let outputs = edges::outputs(self.training.as_ref(), &model, &embedded.rows, &embedded.pairs)?;
         let ids =
             pairs.iter().map(|pair| [0, 1].map(|end| self.id_of(pair[end], types.map(|types| types[end])))).collect();
@@ -112,11 +120,16 @@ impl Trained {
         edge_type: Option<&str>,
     ) -> anyhow::Result<Partners> {
         self.check_links("--top")?;
+        if !self.config.spec.model.settings().word("decoder").is_empty() {
+            return Err(Usage::error(
+                "--top: partners are found by a decoder of MorphGL's; score pairs by --edges FILE",
+            ));
+        }
         let of = self.edge_type(edge_type)?;
         self.check_memory_with(if include_edges { 0 } else { known_bytes(&self.dataset) })?;
         let model = self.config.spec.model.clone();
         let num_nodes = self.dataset.num_nodes();
-        let embedded = Ends::among_all(num_nodes, std::iter::empty()).embedded(self.training.as_mut(), None)?;
+        let embedded = self.embedded(Ends::among_all(num_nodes, std::iter::empty()))?;
         let decoder = decoder_elements(&model, self.training.parameters()?);
         let decoder = model.decoder.of_edge_type(&decoder, model.num_classes, of);
         let known = (!include_edges).then(|| known_pairs(&self.dataset, of));

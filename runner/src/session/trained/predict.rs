@@ -1,6 +1,7 @@
 //! Classes, labels and values of nodes, and the rows of a layer.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use morphgl_model_core::Task;
 use morphgl_registry::SingleProcess;
@@ -140,7 +141,7 @@ impl Trained {
         self.config.spec.model.task
     }
 
-    /// Predicts the classes, labels or values of these nodes, with all of their neighbours.
+    /// Predicts the classes, labels or values of these nodes, with all of their neighbours or as [`Trained::predict_by`] says.
     ///
     /// # Errors
     ///
@@ -157,7 +158,11 @@ impl Trained {
             return Err(Usage::error("the dataset has a task, whose rows are predicted in place of nodes"));
         }
         self.check_memory()?;
-        let (outputs, ranks) = self.rows(nodes, model.layers)?;
+        let layers = model.layers;
+        let (outputs, ranks) = match self.predicts_sampled {
+            true => (self.outputs(nodes)?, self.summary()?),
+            false => self.rows(nodes, layers)?,
+        };
         let ids = nodes.iter().map(|&v| self.id(v)).collect();
         Ok(self.predictions(Predicted::Nodes(ids), outputs, ranks))
     }
@@ -194,6 +199,11 @@ impl Trained {
             return Err(Usage::error(format!("--layer {layer}: there is no such layer, {cure}")));
         }
         let width = model.layer(layer - 1).out_dim;
+        if self.predicts_sampled {
+            return Err(Usage::error(
+                "--evaluation sampled: rows of a layer are computed with all neighbours; leave it out",
+            ));
+        }
         self.check_memory()?;
         let (rows, ranks) = self.rows(nodes, layer)?;
         Ok(Embeddings { layer, rows, width, ranks })
@@ -216,7 +226,27 @@ impl Trained {
             true => ranks.group.infer(self.training.as_mut(), nodes)?,
             false => ranks.group.embed(self.training.as_mut(), nodes, layers)?,
         };
-        Ok((rows, Some(ranks.inference_summary(self.config.num_threads(self.context.registry()))?)))
+        Ok((rows, self.summary()?))
+    }
+
+    /// Outputs of nodes on sampled mini-batches that have them as seeds.
+    pub(super) fn outputs(&mut self, nodes: &[u32]) -> anyhow::Result<Vec<f32>> {
+        self.batch().check_sampling(&self.config.spec.model)?;
+        self.batch().differences().iter().for_each(|how| self.context.remark(how));
+        if let Some(ranks) = self.context.ranks() {
+            ranks.check_nodes(nodes)?;
+        }
+        let dataset = Arc::clone(&self.dataset);
+        match nodes {
+            [] => Ok(Vec::new()),
+            _ => self.sampled(&dataset, nodes, |sampled| sampled.outputs(nodes)),
+        }
+    }
+
+    /// What each rank did.
+    fn summary(&self) -> anyhow::Result<Option<RankSummary>> {
+        let threads = self.config.num_threads(self.context.registry());
+        self.context.ranks().map(|ranks| ranks.inference_summary(threads)).transpose()
     }
 
     pub(super) fn check_memory(&self) -> anyhow::Result<()> {
@@ -226,10 +256,13 @@ impl Trained {
     /// As [`Trained::check_memory`], with as many bytes besides.
     pub(super) fn check_memory_with(&self, bytes: u64) -> anyhow::Result<()> {
         match self.inference.with(bytes).obstacle() {
-            Some(why) => {
-                anyhow::bail!("{}: {why}; allow more memory, or map its files with --mmap", self.dataset.name)
+            Some(why) if !self.predicts_sampled => {
+                anyhow::bail!(
+                    "{}: {why}; allow more memory, map its files with --mmap, or give --evaluation sampled",
+                    self.dataset.name
+                )
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
