@@ -7,7 +7,7 @@ from morphgl import Graph, LinkNeighborLoader, NeighborLoader
 
 
 def loader(graph, **options):
-    return LinkNeighborLoader(graph, **{"num_neighbors": [4, 3], "batch_size": 50, "output": "numpy", "shuffle": True, **options})
+    return LinkNeighborLoader(graph, **{"num_neighbors": [4, 3], "batch_size": 50, "output": "numpy", "shuffle": True, "seed": 0, **options})
 
 
 @pytest.fixture

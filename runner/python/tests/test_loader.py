@@ -16,7 +16,7 @@ from morphgl import Graph, NeighborLoader
 
 
 def loader(graph, **options):
-    options = {"num_neighbors": [4, 3], "batch_size": 64, "input_nodes": "train", "output": "numpy", "shuffle": True, **options}
+    options = {"num_neighbors": [4, 3], "batch_size": 64, "input_nodes": "train", "output": "numpy", "shuffle": True, "seed": 0, **options}
     return NeighborLoader(graph, **options)
 
 
@@ -278,7 +278,7 @@ def test_wrong_options_are_named_with_their_cure(graph, options, error, message)
 def test_arguments_are_pyg_s_by_position_and_by_name(data, graph):
     nodes = np.flatnonzero(data["train"])
     expected = [contents(b) for b in loader(graph)]
-    same = {"output": "numpy", "shuffle": True}
+    same = {"output": "numpy", "shuffle": True, "seed": 0}
     for made in (
         NeighborLoader(graph, [4, 3], nodes, batch_size=64, **same),
         NeighborLoader(graph, [4, 3], data["train"], None, False, "directional", False, "uniform", None, None, None, batch_size=64, **same),
@@ -313,7 +313,7 @@ def test_empty_is_not_absent():
         (numbered, {}, 2, 0), (numbered, {"num_neighbors": [-1, -1]}, 2, 0), (numbered, {"sampler": "shadow"}, 2, 0), (plain, {}, 0, 0),
         (plain, {"sampler": "shadow"}, 0, 0),
     ]:
-        batches = list(NeighborLoader(graph, **{"num_neighbors": [2], "batch_size": 2, "output": "numpy", "edge_ids": True, **options}))
+        batches = list(NeighborLoader(graph, **{"num_neighbors": [2], "batch_size": 2, "output": "numpy", "edge_ids": True, "seed": 0, **options}))
         assert [batch.e_id.tolist() == [] for batch in batches] == [first == 0, last == 0]
         assert np.ones((2, 3))[batches[1].e_id].shape == (0, 3) and batches[1].edge_index.shape == (2, 0)
         assert (batches[1].edge_weight is None) == (graph is plain) and (batches[1].y is None) == (graph is numbered)
@@ -327,7 +327,7 @@ def test_parallel_edges_are_named_as_they_were_sampled():
     weights = np.array([1.0, 2.0, 3.0, 4.0])
     graph = Graph.from_numpy(edges, num_nodes=3, edge_ids=True)
     counts = np.zeros(4)
-    one = NeighborLoader(graph, [1], 1, [0], output="numpy", edge_ids=True, threads=1)
+    one = NeighborLoader(graph, [1], 1, [0], output="numpy", edge_ids=True, threads=1, seed=0)
     for _ in range(400):
         for batch in one:
             assert (edges[0, batch.e_id] == batch.n_id[batch.edge_index[0]]).all()
@@ -335,7 +335,7 @@ def test_parallel_edges_are_named_as_they_were_sampled():
     assert (counts > 50).all(), counts
     graph = Graph.from_numpy(edges, num_nodes=3, edge_weight=weights, edge_ids=True)
     for options in ({}, {"weighted": True}):
-        one = NeighborLoader(graph, [2], 1, [0], output="numpy", edge_ids=True, threads=1, **options)
+        one = NeighborLoader(graph, [2], 1, [0], output="numpy", edge_ids=True, threads=1, **{"seed": 0, **options})
         for _ in range(30):
             for batch in one:
                 assert (weights[batch.e_id] == batch.edge_weight).all()
@@ -346,7 +346,7 @@ def test_memory_stays_over_many_batches(graph):
         gc.collect()
         return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    one = NeighborLoader(graph, [2], 8, output="numpy", threads=1)
+    one = NeighborLoader(graph, [2], 8, output="numpy", threads=1, seed=0)
     for _ in range(20):
         list(one)
     before = resident()

@@ -9,14 +9,14 @@ from morphgl import Graph, LinkNeighborLoader, NeighborLoader
 
 
 def nodes(graph, **options):
-    given = {"num_neighbors": [4, 3], "batch_size": 64, "input_nodes": "train", "output": "numpy", "shuffle": True}
+    given = {"num_neighbors": [4, 3], "batch_size": 64, "input_nodes": "train", "output": "numpy", "shuffle": True, "seed": 0}
     return NeighborLoader(graph, **{**given, **options})
 
 
 def links(graph, **options):
     pairs = np.stack([graph.indices[::16], np.arange(0, graph.num_edges, 16) % 1000])
     return LinkNeighborLoader(graph, **{"num_neighbors": [4, 3], "batch_size": 64, "edge_label_index": pairs, "output": "numpy", "shuffle": True,
-                                        "neg_sampling": "triplet", **options})
+                                        "neg_sampling": "triplet", "seed": 0, **options})
 
 
 def contents(batch):
@@ -297,7 +297,7 @@ def sampled_data():
 @pytest.mark.parametrize("options", [{}, {"disjoint": True, "shuffle": False}, {"time_attr": "time", "temporal_strategy": "last"}])
 def test_states_of_typed_mini_batches(options):
     data = sampled_data()
-    make = lambda **more: NeighborLoader(data, [3, 2], **{"input_nodes": "paper", "batch_size": 32, "shuffle": True, **options, **more})
+    make = lambda **more: NeighborLoader(data, [3, 2], **{"input_nodes": "paper", "batch_size": 32, "shuffle": True, "seed": 0, **options, **more})
     check_goes_on(make, 2)
     state = make().state_dict()
     for other, message in [({"seed": 4}, "seed is 0"), ({"batch_size": 8}, "batch_size is 32"),
@@ -309,7 +309,7 @@ def test_states_of_typed_mini_batches(options):
 def test_a_sampler_draws_the_seeds_of_typed_mini_batches():
     data = sampled_data()
     order = np.random.default_rng(0).integers(150, size=70)
-    make = lambda **more: NeighborLoader(data, [3, 2], input_nodes="paper", batch_size=32, sampler=Positions(order), **more)
+    make = lambda **more: NeighborLoader(data, [3, 2], input_nodes="paper", batch_size=32, sampler=Positions(order), seed=0, **more)
     loader = make()
     batches = list(loader)
     assert len(loader) == len(batches) == 3
@@ -322,3 +322,53 @@ def test_a_sampler_draws_the_seeds_of_typed_mini_batches():
     check_equal(second, batches[1:])
     with pytest.raises(ValueError, match="shuffle: sampler draws"):
         make(shuffle=True)
+
+
+@pytest.mark.parametrize("kind", [nodes, links])
+def test_the_default_seed_is_drawn_from_torch_s_generator(graph, kind):
+    torch = pytest.importorskip("torch")
+
+    def made(seed, **options):
+        torch.manual_seed(seed)
+        return kind(graph, **{"seed": None, **options})
+
+    first, again, other = made(5), made(5), made(6)
+    check_equal(first, again)
+    assert not np.array_equal(contents(next(iter(first)))[("n_id", "")], contents(next(iter(other)))[("n_id", "")])
+    # As torch's DataLoader, each loader takes a number from the generator.
+    torch.manual_seed(5)
+    two = [kind(graph, seed=None) for _ in range(2)]
+    assert two[0].state_dict()["loader"]["seed"] != two[1].state_dict()["loader"]["seed"]
+    # A seed that is given leaves the generator alone.
+    before = torch.get_rng_state()
+    kind(graph, seed=3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("kind", [nodes, links])
+def test_a_state_has_the_seed_that_was_drawn(graph, kind):
+    pytest.importorskip("torch")
+    whole = kind(graph, seed=None)
+    passed = iter(whole)
+    next(passed)
+    other = kind(graph, seed=None)
+    other.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    assert other.state_dict() == whole.state_dict()
+    check_equal(other, list(passed))
+    check_equal(other, whole)
+    drawn = kind(graph, seed=None).state_dict()
+    with pytest.raises(ValueError, match="state: seed is"):
+        kind(graph, seed=1).load_state_dict(drawn)
+    # What is refused for another reason keeps its own seed.
+    loader = kind(graph, seed=None, batch_size=32)
+    own = loader.state_dict()["loader"]["seed"]
+    with pytest.raises(ValueError, match="state: batch_size"):
+        loader.load_state_dict(drawn)
+    assert loader.state_dict()["loader"]["seed"] == own
+
+
+def test_without_torch_the_default_seed_is_0(graph, monkeypatch):
+    import sys
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    check_equal(nodes(graph, seed=None), nodes(graph, seed=0))

@@ -98,7 +98,7 @@ def test_arrays_of_a_pickled_graph_are_not_copied_out_of_band(graph):
 
 
 def first_batch(pickled):
-    batch = next(iter(NeighborLoader(pickle.loads(pickled), [4, 3], 32, "train", output="numpy", shuffle=True)))
+    batch = next(iter(NeighborLoader(pickle.loads(pickled), [4, 3], 32, "train", output="numpy", shuffle=True, seed=0)))
     return batch.n_id.tolist(), batch.edge_index.tolist(), batch.x.sum()
 
 

@@ -32,7 +32,7 @@ class LinkNeighborLoader:
         output: Optional[str] = None,
         shuffle: bool = False,
         drop_last: bool = False,
-        seed: int = 0,
+        seed: Optional[int] = None,
         negative_distribution: str = "uniform",
         avoid_edges: bool = False,
         keep_target_edges: bool = False,

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import sys
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, List, Optional
@@ -79,7 +80,7 @@ UNSUPPORTED = {
     "directed": (True, 'edges are those that were sampled; for induced subgraphs give sampler="shadow"'),
     "batch_sampler": (None, "give the seeds in their order as input_nodes, and batch_size"),
     "collate_fn": (None, "mini-batches are not lists of samples; give transform, which takes the mini-batch"),
-    "generator": (None, "give seed, a number"),
+    "generator": (None, "give seed, a number; without one it is drawn from torch's default generator"),
     "worker_init_fn": (None, "there are no worker processes, threads prepare mini-batches; leave it out"),
 }
 # Hints to PyG and torch that change no mini-batch: they are of worker processes, which threads take the place of.
@@ -102,7 +103,7 @@ class Loader(Passes):
     SEEDS = "input_nodes"
 
     def _open(self, data, num_neighbors, seeds_of, pairs, *, given_of=None, weight_attr=None, transform=None, batch_size=1024, output=None,
-              shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
+              shuffle=False, drop_last=False, seed=None, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
               layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False,
               memory=None, cache=None, pin_memory=False, num_workers=0, prefetch_factor=None, **others):
         """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of;
@@ -138,7 +139,7 @@ class Loader(Passes):
         if expansion == "all" and not blocks and samplers[sampler] and sampler != "shadow":
             raise ValueError('expansion: hops that expand all nodes have edges of their own; give output="dgl", or expansion="new"')
         seeds = seeds_of(graph)
-        self.batch_size, self._seed = checked_sizes(batch_size, seed)
+        self._draws_seed, (self.batch_size, self._seed) = seed is None, checked_sizes(batch_size, seed)
         self.drop_last, self.pin_memory, self._shuffle = drop_last, pin_memory, bool(shuffle)
         fanouts = ",".join(str(fanout(n)) for n in num_neighbors)
         hops = {"fanouts": fanouts, "expansion": expansion, "pick": "weighted" if weighted else "uniform"}
@@ -156,13 +157,23 @@ class Loader(Passes):
         threads, prefetch = threads_of(threads, prefetch, num_workers, prefetch_factor)
         gather = features and graph._native.features is not None
         self._given = None if given_of is None else given_of(graph)
-        self._native = _morphgl.Loader(graph._native, seeds, None if pairs is None else json.dumps(pairs), self._given, json.dumps(settings),
-                                       "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids),
-                                       None if graph._edge_order is False else graph._edge_order, disk_options(graph, memory, cache))
+        order = None if graph._edge_order is False else graph._edge_order
+        disk = disk_options(graph, memory, cache)
+        self._operator = lambda settings: _morphgl.Loader(
+            graph._native, seeds, None if pairs is None else json.dumps(pairs), self._given, json.dumps(settings),
+            "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids), order, disk)
+        self._native = self._operator(settings)
         self._count = self._batches_of(len(seeds if self._sampler is None else self._sampler))
         self._settings = settings
         # As of PyG's loader: positions among the seeds, which `input_id` refers to.
         self.dataset, self._seeds = range(len(seeds)), seeds
+
+    def _draw_by(self, seed):
+        if self._sampled is not None:
+            self._sampled.seed = seed
+        elif seed != self._seed:
+            self._seed, self._settings = seed, {**self._settings, "seed": seed}
+            self._native = self._operator(self._settings)
 
     def _identity(self):
         if self._sampled is not None:
@@ -274,7 +285,8 @@ class NeighborLoader(Loader):
     drop_last
         Whether a last mini-batch with fewer seeds is left out.
     seed
-        Of permutation and sampling.
+        Of permutation and sampling. Default: drawn from torch's default generator as the loader is made, so that `torch.manual_seed`
+        before repeats its mini-batches; 0 where torch is not imported. :meth:`state_dict` keeps it.
     threads
         Threads that prepare mini-batches, one each; default all cores.
     prefetch
@@ -317,7 +329,7 @@ class NeighborLoader(Loader):
 
     def _sample(self, data, num_neighbors, input_nodes, *, input_time, disjoint, time_attr, temporal_strategy, transform_sampler_output,
                 replace=False, subgraph_type="directional", directed=True, weight_attr=None, transform=None, batch_size=1024, output=None,
-                shuffle=False, drop_last=False, seed=0, threads=None, prefetch=2, num_workers=0, prefetch_factor=None, pin_memory=False,
+                shuffle=False, drop_last=False, seed=None, threads=None, prefetch=2, num_workers=0, prefetch_factor=None, pin_memory=False,
                 edge_ids=True, **others):
         """Makes the loader of sub-graphs of several types, in trees, or within times, which have edge ids always."""
         from .sampled import SampledBatches
@@ -332,7 +344,7 @@ class NeighborLoader(Loader):
                 raise NotImplementedError(f"{name}: {what} do not have it; leave it out")
         if output not in (None, "pyg"):
             raise NotImplementedError(f'output: {output!r}; {what} are PyG\'s alone, give "pyg"')
-        batch_size, seed = checked_sizes(batch_size, seed)
+        self._draws_seed, (batch_size, seed) = seed is None, checked_sizes(batch_size, seed)
         threads, prefetch = threads_of(threads, prefetch, num_workers, prefetch_factor)
         self._sampled = SampledBatches(
             data, num_neighbors, input_nodes, input_time=input_time, batch_size=batch_size, shuffle=bool(shuffle), seed=seed,
@@ -432,9 +444,13 @@ def checked_transform(transform):
 
 
 def checked_sizes(batch_size, seed):
-    """Batch size and seed, as integers."""
+    """Batch size and seed, as integers. Without a seed it is drawn from torch's default generator, where torch is imported, and else 0."""
     if batch_size < 1:
         raise ValueError(f"batch_size: {batch_size}; give at least 1")
+    if seed is None:
+        torch = sys.modules.get("torch")
+        # As torch's DataLoader draws its own.
+        seed = 0 if torch is None else torch.empty((), dtype=torch.int64).random_().item()
     if seed < 0:
         raise ValueError(f"seed: {seed}; give at least 0")
     return int(batch_size), int(seed)

@@ -59,7 +59,7 @@ class NeighborLoader:
         output: Optional[str] = None,
         shuffle: bool = False,
         drop_last: bool = False,
-        seed: int = 0,
+        seed: Optional[int] = None,
         threads: Optional[int] = None,
         prefetch: int = 2,
         expansion: Optional[str] = None,

@@ -16,8 +16,9 @@ SEEDS = ("input_nodes", "edge_label_index", "input_time")
 class Passes:
     """What loaders do between epochs. Every pass is the next epoch; a loaded state is gone on with first.
 
-    A loader sets `_count`, the mini-batches per epoch, `_sampler`, which draws positions of the seeds or is None, and gives
-    `_identity()`, all that its mini-batches depend on, and `_pass(epoch, first, order)`, a generator of the mini-batches of an epoch
+    A loader sets `_count`, the mini-batches per epoch, `_sampler`, which draws positions of the seeds or is None, `_draws_seed`, whether its
+    seed was drawn and not given, and gives `_draw_by(seed)`, which draws by another one, `_identity()`, all that its mini-batches depend
+    on, and `_pass(epoch, first, order)`, a generator of the mini-batches of an epoch
     from index `first` on, whose seeds have the positions `order`, or None for the loader's own order.
     """
 
@@ -64,7 +65,8 @@ class Passes:
     def state_dict(self):
         """Where the latest pass stands: plain numbers and text, with the `epoch` and the `index` of the next mini-batch.
 
-        A loader of the same seeds and options goes on from there after :meth:`load_state_dict`, with the mini-batches that this one
+        A loader of the same seeds and options, which draws by the state's `seed` if it was given none, goes on from there after
+        :meth:`load_state_dict`, with the mini-batches that this one
         would give, bit for bit, whatever its `threads`, `prefetch` and `output`. A pass that has given its last mini-batch stands behind
         it until the loop ends; then the next epoch is next. With a torch sampler the state has the positions that the epoch's `order`
         drew; the orders of later epochs are the sampler's own.
@@ -80,6 +82,8 @@ class Passes:
         if state["version"] != STATE_VERSION:
             raise ValueError(f"state: its version is {state['version']}, and {STATE_VERSION} is read; make it by this version")
         ours, theirs = self._identity(), state["loader"]
+        if self._draws_seed:
+            ours["seed"] = theirs.get("seed")
         for name in sorted(ours.keys() | theirs.keys(), key=lambda name: (name not in FIRST, name in SEEDS, name)):
             one, other = ours.get(name), theirs.get(name)
             if one == other:
@@ -96,6 +100,8 @@ class Passes:
         count = self._batches_of(None if order is None else len(order))
         if epoch < 0 or not 0 <= index <= count:
             raise ValueError(f"state: mini-batch {index} of epoch {epoch}; an epoch has {count}")
+        if self._draws_seed:
+            self._draw_by(int(theirs["seed"]))
         self._begin_at(epoch, index, order)
 
     def _batches_of(self, seeds):
