@@ -46,10 +46,9 @@ impl Graph {
         self.0.node_ids.as_ref().map(|ids| shared(ids, None, Kind::I64))
     }
 
-    /// A graph over arrays that stay where they are. `splits` are nodes to train, validate and test on, and `edges` pairs, in the
-    /// order of `EdgeSplits::ARRAYS`.
+    /// A graph over arrays that stay where they are. `splits` are nodes to train, validate and test on.
     #[staticmethod]
-    #[pyo3(signature = (indptr, indices, weights, features, bf16, labels, targets, splits, edges))]
+    #[pyo3(signature = (indptr, indices, weights, features, bf16, labels, targets, splits))]
     #[expect(clippy::too_many_arguments, reason = "the arrays of a dataset")]
     fn from_csc(
         py: Python<'_>,
@@ -61,7 +60,6 @@ impl Graph {
         labels: Option<&Bound<'_, PyAny>>,
         targets: Option<&Bound<'_, PyAny>>,
         splits: [Bound<'_, PyAny>; 3],
-        edges: [Option<Bound<'_, PyAny>>; EdgeSplits::ARRAYS.len()],
     ) -> PyResult<Self> {
         let indptr = borrowed::<u64>("indptr", indptr)?;
         let indices = borrowed::<u32>("indices", indices)?;
@@ -73,8 +71,8 @@ impl Graph {
         let num_nodes = topology.num_nodes();
         let features = features.map(|features| matrix(features, bf16, num_nodes)).transpose()?;
         let labels = labels.map(|labels| borrowed::<i32>("labels", labels)).transpose()?;
-        let num_classes = labels.as_deref().map_or(Ok(0), |labels| num_classes(labels, num_nodes))?;
-        let targets = targets.map(|targets| target_matrix(targets, num_nodes)).transpose()?;
+        let num_classes = labels.as_deref().map_or(Ok(0), |labels| num_classes("y", labels, "node", num_nodes))?;
+        let targets = targets.map(|targets| target_matrix("targets", targets, "node", Some(num_nodes))).transpose()?;
         let [train, valid, test] = &splits;
         let splits = Splits {
             train: borrowed("train", train)?,
@@ -82,10 +80,8 @@ impl Graph {
             test: borrowed("test", test)?,
         };
         py.detach(|| splits.check(num_nodes)).map_err(PyValueError::new_err)?;
-        let edges = edge_splits(&edges)?;
-        py.detach(|| edges.check(num_nodes)).map_err(PyValueError::new_err)?;
         let whole = Dataset::new("graph".to_string(), topology);
-        Ok(Self(Arc::new(Dataset { features, labels, num_classes, targets, splits, edges, ..whole })))
+        Ok(Self(Arc::new(Dataset { features, labels, num_classes, targets, splits, ..whole })))
     }
 
     /// The same graph with the types of its nodes, `[(name, count)]` in the order of their ids, and of its edges, `[(source, name,
@@ -377,37 +373,34 @@ fn matrix(features: &Bound<'_, PyAny>, bf16: bool, num_nodes: usize) -> PyResult
     }
 }
 
-/// Targets over an array of shape `[nodes, targets]`.
-fn target_matrix(targets: &Bound<'_, PyAny>, num_nodes: usize) -> PyResult<TargetMatrix> {
+/// Targets over an array `name` of shape `[rows, targets]`; the rows are of nodes, pairs or what else `of` is.
+pub(crate) fn target_matrix(
+    name: &str,
+    targets: &Bound<'_, PyAny>,
+    of: &str,
+    rows: Option<usize>,
+) -> PyResult<TargetMatrix> {
     let shape: Vec<usize> = targets.getattr("shape")?.extract()?;
     match shape[..] {
-        [rows, dim] if rows == num_nodes => {
-            TargetMatrix::new(borrowed("targets", targets)?, dim).map_err(PyValueError::new_err)
+        [given, dim] if rows.is_none_or(|rows| rows == given) => {
+            TargetMatrix::new(borrowed(name, targets)?, dim).map_err(PyValueError::new_err)
         }
         _ => {
-            let what = format!("targets: their shape is {shape:?}, give [{num_nodes}, targets]: one row per node");
+            let rows = rows.map_or_else(|| format!("{of}s"), |rows| rows.to_string());
+            let what = format!("{name}: their shape is {shape:?}, give [{rows}, targets]: one row per {of}");
             Err(PyValueError::new_err(what))
         }
     }
 }
 
-/// Pairs over arrays of shape `[pairs, 2]`.
-fn edge_splits(edges: &[Option<Bound<'_, PyAny>>; EdgeSplits::ARRAYS.len()]) -> PyResult<EdgeSplits> {
-    let mut arrays = [const { None }; EdgeSplits::ARRAYS.len()];
-    for ((array, name), given) in arrays.iter_mut().zip(EdgeSplits::ARRAYS).zip(edges) {
-        *array = given.as_ref().map(|given| borrowed::<u32>(name, given)).transpose()?;
-    }
-    Ok(EdgeSplits::of_arrays(arrays, Default::default()))
-}
-
-/// One more than the highest label; -1 is none.
-fn num_classes(labels: &[i32], num_nodes: usize) -> PyResult<usize> {
-    if labels.len() != num_nodes {
-        let what = format!("y: {} labels for {num_nodes} nodes; give one per node, -1 for none", labels.len());
+/// One more than the highest of the labels `name` of `count` nodes or rows; -1 is none.
+pub(crate) fn num_classes(name: &str, labels: &[i32], of: &str, count: usize) -> PyResult<usize> {
+    if labels.len() != count {
+        let what = format!("{name}: {} labels for {count} {of}s; give one per {of}, -1 for none", labels.len());
         return Err(PyValueError::new_err(what));
     }
     if let Some(at) = labels.iter().position(|&label| label < -1) {
-        return Err(PyValueError::new_err(format!("y: node {at} has label {}; give -1 for none", labels[at])));
+        return Err(PyValueError::new_err(format!("{name}: {of} {at} has label {}; give -1 for none", labels[at])));
     }
     Ok(labels.iter().max().map_or(0, |&highest| (highest + 1) as usize))
 }

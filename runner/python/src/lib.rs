@@ -7,6 +7,7 @@ mod buffer;
 mod command;
 mod csc;
 mod edges;
+mod examples;
 mod gather;
 mod graph;
 mod hook;
@@ -58,6 +59,10 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
     module.add_function(wrap_pyfunction!(value::rest_of, module)?)?;
     module.add_function(wrap_pyfunction!(value::with_rest, module)?)?;
+    module.add_function(wrap_pyfunction!(examples::with_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(examples::of_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(examples::with_task, module)?)?;
+    module.add_function(wrap_pyfunction!(examples::task_of, module)?)?;
     module.add_function(wrap_pyfunction!(picture::line_chart, module)?)?;
     module.add_function(wrap_pyfunction!(picture::timeline, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)

@@ -10,18 +10,14 @@ use crate::array::borrowed;
 use crate::buffer::{Buffer, Kind};
 use crate::graph::{Graph, shared};
 
-/// Pairs of links that a graph names itself, in the order of `EdgeSplits::ARRAYS`; where they have labels, values or
-/// types, whether those to train on have labels, and how many values; and the draw keys.
-type Rest = ([Option<Buffer>; EdgeSplits::ARRAYS.len()], Option<(bool, usize)>, Option<Buffer>);
+/// Pairs that a graph names itself, in the order of `EdgeSplits::ARRAYS`, and the draw keys.
+type Rest = ([Option<Buffer>; EdgeSplits::ARRAYS.len()], Option<Buffer>);
 
 #[pyfunction]
 pub(crate) fn rest_of(graph: &Graph) -> Rest {
-    let edges = &graph.0.edges;
-    let has_labels = edges.targets.iter().any(|targets| !targets.is_empty()) || edges.types.iter().any(Option::is_some);
-    let train = &edges.targets[0];
-    let pairs = edges.arrays().map(|pairs| pairs.map(|pairs| shared(pairs, Some(2), Kind::I32)));
+    let pairs = graph.0.edges.arrays().map(|pairs| pairs.map(|pairs| shared(pairs, Some(2), Kind::I32)));
     let keys = graph.0.topology.draw_keys().map(|keys| shared(keys, None, Kind::I32));
-    (pairs, has_labels.then(|| (train.labels.is_some(), train.dim())), keys)
+    (pairs, keys)
 }
 
 /// The same graph with a name, a number of classes, ids of the nodes in its source, draw keys, and times where it has no

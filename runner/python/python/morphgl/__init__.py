@@ -10,20 +10,22 @@
 
 from . import datasets
 from ._morphgl import __version__
-from .commands import evaluate, ops, plan, predict, profile, score_pairs, train
+from .commands import evaluate, ops, plan, predict, profile, score_pairs
 from .graph import Graph
 from .link_loader import LinkNeighborLoader
 from .loader import Batch, Block, NeighborLoader
 from .models import Model
+from .training import train
 
 __all__ = ["Batch", "Block", "Graph", "LinkNeighborLoader", "Model", "NeighborLoader", "__version__", "datasets", "evaluate", "ops", "plan", "predict", "profile",
            "score_pairs", "train"]
 
 
 def __getattr__(name):
-    # `morphgl.pyg` needs torch_geometric, which takes seconds to import.
-    if name == "pyg":
+    # `morphgl.pyg` needs torch_geometric, and `TrainedModule` torch, which take seconds to import.
+    if name in ("pyg", "TrainedModule"):
         import importlib
 
-        return importlib.import_module(".pyg", __name__)
+        module = importlib.import_module(".pyg" if name == "pyg" else ".trained", __name__)
+        return module if name == "pyg" else getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -69,6 +69,14 @@ def nodes(name, values, num_nodes):
     return ids(name, array)
 
 
+def times(name, values, count):
+    """Times as contiguous int64."""
+    array = integers(name, values)
+    if array.shape != (count,):
+        raise ValueError(f"{name}: its shape is {array.shape}; pass [{count}]")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
 def offsets(name, values):
     """Row offsets as contiguous uint64; int64 is not copied."""
     array = integers(name, values)

@@ -5,17 +5,19 @@ import json
 import os
 import re
 import tempfile
-import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 import numpy as np
 
 from . import _morphgl
 from .brief import Brief
-from .graph import SPLITS, Graph
+from .graph import Graph
 from .models import Model
 from .plots import Plot, of_plan, of_training
+
+if TYPE_CHECKING:
+    from .trained import TrainedModule
 
 
 def of(cls, document):
@@ -122,7 +124,8 @@ class Epoch(Brief):
 
 @dataclass(repr=False)
 class Training(Brief):
-    """A training run. `model` has the parameters of MorphGL's own models; a torch module has its own itself."""
+    """A training run. `model` has the parameters of MorphGL's own models; of a torch module, which has its own itself, it is a
+    :class:`TrainedModule`. Either is evaluated and predicts."""
 
     score: str
     test_score: Optional[float]
@@ -138,7 +141,7 @@ class Training(Brief):
     plan: Plan
     ended: str
     document: Dict[str, Any]
-    model: Optional[Model] = None
+    model: Union[Model, "TrainedModule", None] = None
 
     def plot(self, what: str = "loss") -> Plot:
         """A curve over epochs, which notebooks show: "loss", "score" (what the best model is chosen by), or "seconds", predicted and
@@ -242,6 +245,17 @@ def run(command, graph, words, options, trainer=None, progress=False, on_epoch=N
         raise
 
 
+def run_trained(command, graph, model, directory, options, progress):
+    """Runs a command of a trained model, whose file is written into `directory` where it is none."""
+    trainer = getattr(model, "trainer", None)
+    if trainer is None and hasattr(model, "named_parameters"):
+        raise TypeError("model: a torch module by itself does not say what it was trained for; give the `model` of what train returned, or "
+                        "TrainedModule.load(file, module)")
+    if trainer is not None:
+        options = {**model.options, **options}
+    return run(command, graph, [Model.file(model, directory)], options, trainer, progress)
+
+
 def ops() -> Ops:
     """The operators, whether they can run here, and the routes that they form."""
     document = run("ops", None, [], {})
@@ -264,215 +278,24 @@ def plan(graph: Any = None, model: str = "sage", *, progress: bool = False, **op
     return Planned(plan_of(document["plan"]), document["plans"], document)
 
 
-def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forward: Optional[Callable[[Any, Any], Any]] = None,
-          output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, task: Optional[str] = None,
-          loss: Union[str, Callable[[Any, Any], Any], None] = None, decoder: Union[str, Callable[[Any, Any], Any], None] = None,
-          scheduler: Any = None, schedule_every: str = "epoch", autocast: Any = None,
-          on_epoch: Optional[Callable[[Epoch], Optional[bool]]] = None, **options: Any) -> Training:
-    """Profiles, plans and trains, and plans again where durations change.
-
-    graph
-        A :class:`Graph`, a PyG `Data`, the directory of a dataset, which may be larger than memory, or None for a generated graph.
-    model
-        "gcn", "sage", "gat", "gin" or "mlp", of a graph with types "rgcn", "rsage", "rgat" or "hgt", of links "embedding" (no layers):
-        MorphGL's own, whose options are named
-        as on the command line (`hidden`, `heads`, `dropout`, `lr`, `lr_schedule`, `warmup`, `clip_norm`, …). Or a `torch.nn.Module`, which MorphGL trains by `optimizer` and `loss`, and which
-        has the parameters of the best epoch afterwards.
-    optimizer
-        Of MorphGL's own models: "adam" (default), "adamw" or "sgd". Of the module's parameters, and those of a `decoder` with any, a
-        torch optimizer, or a list of several that each have some of them and are stepped together; default `torch.optim.Adam` of all at a
-        learning rate of 0.003.
-    forward
-        `forward(module, batch)` gives outputs `[nodes, classes]`, or of other tasks `[nodes, targets]` or embeddings, of the mini-batch's
-        nodes or of its seeds alone. Default: `module(batch.x, batch.edge_index)`, with `output="dgl"`
-        `module(blocks, blocks[0].srcdata["feat"])`.
-    output
-        The form of the module's mini-batches, as of :class:`NeighborLoader`: "torch" (default), "pyg" or "dgl".
-    init
-        Initial parameters: a model file, a :class:`Model`, or a PyG `state_dict`. A module has its own.
-    resume
-        The directory of a run to go on with; a module is given again, with its `loss` and `decoder` where these are no names.
-    progress
-        Whether progress is shown on stderr.
-    task
-        "classify" (default), "multilabel", "regress" or "link".
-    loss
-        One of the task's by name, with settings as `loss_option={…}`, or of MorphGL's own models one of a crate that the package was
-        built with. Of a module also a function `loss(outputs, targets)`, whose value is a tensor of one number, the mean over the rows: the
-        logits `[seeds, classes]` and classes of the seeds that have one; outputs and targets `[seeds, K]` of those with a known
-        target, NaN for others; or scores `[pairs]` of pairs and their labels, 1. for the positives, which come first, and 0.
-    decoder
-        Of links: how two embeddings score a pair. Of MorphGL's own models "dot" (default), "distmult" or "mlp"; of a module "dot", or
-        a function or module `decoder(sources, destinations)` of rows of embeddings, which gives `[pairs]`. Embeddings of a module have
-        `embedding=` columns.
-    scheduler, schedule_every
-        Of a module: one of torch's schedulers of `optimizer`, or a list, which is stepped as each "epoch" begins but the first, or after each
-        "step" of the optimizer. `ReduceLROnPlateau` is stepped after each epoch that is evaluated, by the score that the best model is
-        chosen by, or of mode "min" by the validation loss where the highest score is the best. A run that is resumed is given it again,
-        and goes on with its state. The learning rate of MorphGL's own models falls by `lr_schedule=`.
-    autocast
-        Of a module: "bfloat16" or "float16" for torch's mixed precision in its forward pass and its decoder's; losses and parameters are
-        float32, and losses are scaled by torch's `GradScaler` for "float16".
-    on_epoch
-        `on_epoch(epoch)` is called with the :class:`Epoch` after each epoch and its evaluation; training ends after it where it returns True,
-        as early stopping ends it. A module has the parameters of the epoch then. What it raises ends the run, and is raised.
-    options
-        Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
-        `memory`, `cache`, `clip_norm`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
-    """
-    if graph is not None and not isinstance(graph, (str, os.PathLike, Graph)):
-        graph = Graph.from_pyg(graph)
-    if on_epoch is not None and not callable(on_epoch):
-        raise TypeError(f"on_epoch: {type(on_epoch).__name__} is no function; give on_epoch(epoch)")
-    if isinstance(model, str):
-        if forward is not None or output is not None or not isinstance(optimizer, (str, type(None))):
-            raise ValueError(f'model: "{model}" has mini-batches of its own, and an optimizer by name ("adam", "adamw", "sgd"); '
-                             "leave forward and output out")
-        for name, value, cure in (("scheduler", scheduler, 'its learning rate falls by lr_schedule="cosine", "step" or "plateau"'),
-                                  ("autocast", autocast, "its operator has a precision of its own")):
-            if value is not None:
-                raise NotImplementedError(f'{name}: "{model}" is one of MorphGL\'s own models; {cure}')
-        for name, value in (("loss", loss), ("decoder", decoder)):
-            if not isinstance(value, (str, type(None))):
-                raise NotImplementedError(f'{name}: "{model}" is trained by one by name; for a {name} of your own give the model as a torch module')
-        words = {"task": task, "loss": loss, "decoder": decoder, "optimizer": optimizer}
-        return train_own(graph, model, init, resume, progress, {**words, **options}, epoch_hook(on_epoch))
-    if init is not None:
-        raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
-    import torch
-
-    from .module import ModuleTrainer
-    from .stepping import check_optimizers
-
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model: {type(model).__name__}; give the name of a model, or a torch.nn.Module")
-    if isinstance(decoder, str) and decoder != "dot":
-        raise ValueError(f'decoder: {decoder!r} is one of MorphGL\'s own models; give "dot", or a module of two embeddings')
-    functions = {name: value for name, value in (("loss", loss), ("decoder", decoder)) if value is not None and not isinstance(value, str)}
-    for name, function in functions.items():
-        if not callable(function):
-            raise TypeError(f"{name}: {type(function).__name__} is no function; give one, or a name")
-    if optimizer is None:
-        of_decoder = decoder.parameters() if isinstance(decoder, torch.nn.Module) else ()
-        optimizer = torch.optim.Adam(list(dict.fromkeys([*model.parameters(), *of_decoder])), lr=0.003)
-    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-    check_optimizers(optimizers)
-    output = output or "torch"
-    if output not in ("pyg", "torch", "dgl"):
-        raise ValueError(f"output: {output!r}; give one of 'pyg', 'torch', 'dgl'")
-    clip_norm = options.pop("clip_norm", None)
-    options = {"task": task, "loss": loss if isinstance(loss, str) else None, **options}
-    if resume is None:
-        options = module_options(options, optimizers[0], output, functions)
-    if isinstance(graph, Graph):
-        read = (*SPLITS.values(), "edge_label_index", "edge_label")
-        names = [name for some in graph._attributes.values() for name in some if name not in read]
-        if names:
-            warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
-                          "over a NeighborLoader", stacklevel=2)
-    sampler = options.get("sampler", "neighbor")
-    trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"),
-                            scheduler=scheduler, every=schedule_every, clip_norm=clip_norm, autocast=autocast)
-    if trainer.stepping.goes_by_score and (options.get("evaluation") == "none" or not is_validated(graph, options.get("task"))):
-        raise ValueError("scheduler: ReduceLROnPlateau steps by the validation score, and nothing is validated; give the graph a validation "
-                         "split, and leave evaluation out, or give a scheduler that steps by itself")
-    hook = epoch_hook(on_epoch, trainer.stepping.end)
-    document = run("train", graph, [], {**options, "resume": resume}, trainer, progress, hook)
-    return training_of(document)
-
-
-def epoch_hook(on_epoch, then=None):
-    """What is called after an epoch, with its document as JSON, the score of its model and whether the highest is the best; whether training
-    is to end. `then` is called with the same after `on_epoch`."""
-    if on_epoch is None and then is None:
-        return None
-
-    def hook(document, score, highest_is_best):
-        document = json.loads(document)
-        stops = None if on_epoch is None else on_epoch(of(Epoch, document))
-        if not isinstance(stops, (bool, np.bool_, type(None))):
-            raise TypeError(f"on_epoch: it returned {type(stops).__name__}; return True to end training, else nothing")
-        if then is not None:
-            then(document, score, highest_is_best)
-        return bool(stops)
-
-    return hook
-
-
-def is_validated(graph, task):
-    """Whether a graph, or the dataset of a directory, has nodes or pairs to validate on; True of a run that is resumed."""
-    if graph is None:
-        return True
-    name = "valid_edges" if task == "link" else "valid"
-    if isinstance(graph, Graph) and not graph._native.path:
-        return bool(len(graph.edge_split("valid").T if task == "link" else graph.split("valid")))
-    directory = graph._native.path if isinstance(graph, Graph) else graph
-    arrays = run("info", None, [os.fspath(directory)], {})["arrays"]
-    return name in arrays and arrays[name]["shape"][0] > 0
-
-
-def module_options(options, optimizer, output, functions):
-    """The options of a run that trains a module, with `functions` of the caller's."""
-    sampler = options.get("sampler", "neighbor")
-    by_fanouts = dict(_morphgl.samplers()).get(sampler, True)
-    if not by_fanouts and output != "dgl" and options.get("layers", 3) > 1:
-        what = "walks" if sampler == "walk" else sampler
-        raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
-    ours = {"model": "custom", "training": "Training_CPU_Torch"}
-    if functions:
-        ours["model_option"] = {name: getattr(function, "__name__", type(function).__name__) for name, function in functions.items()}
-    if by_fanouts and sampler != "shadow" and output != "dgl":
-        ours["expansion"] = "new"
-    if sampler == "shadow" and output != "dgl":
-        ours["layers"] = 1
-    # For the report: the optimizer itself is the caller's.
-    for option, key in (("lr", "lr"), ("weight-decay", "weight_decay")):
-        value = optimizer.param_groups[0].get(key)
-        if isinstance(value, (int, float)):
-            ours[option] = value
-    return {**ours, **options}
-
-
-def train_own(graph, model, init, resume, progress, options, hook=None):
-    if model == "gcn" and "self_loops" not in options and isinstance(graph, Graph) and graph._native.num_self_loops:
-        warnings.warn(f"the graph has {graph._native.num_self_loops} self-loops, and a gcn adds one to every node: for PyG's GCN drop them, "
-                      'or, where they have weights, give every node one, and self_loops="graph"', stacklevel=3)
-    with tempfile.TemporaryDirectory() as temporary:
-        saved = os.path.join(temporary, "model.safetensors")
-        words = {**options, "init": None if init is None else Model.file(init, temporary), "resume": resume}
-        save = words.pop("save", None)
-        document = run("train", graph, [], {"model": None if resume else model, **words, "save": saved},
-                       progress=progress, on_epoch=hook)
-        training = training_of(document)
-        if os.path.exists(saved):
-            training.model = Model.load(saved)
-    if save is not None and training.model is not None:
-        training.model.save(save)
-    return training
-
-
-def training_of(document):
-    epochs = [of(Epoch, epoch) for epoch in document["epochs"]]
-    return dataclasses.replace(of(Training, {**document, "epochs": epochs, "plan": plan_of(document["plan"])}), document=document)
-
-
 def evaluate(graph: Any, model: Any, *, progress: bool = False, **options: Any) -> Dict[str, Score]:
-    """Scores of the splits that the graph has, by name, of a :class:`Model` or a model file. Options are those of
-    `morphgl evaluate --help`."""
+    """Scores of the splits that the graph has, by name, of a :class:`Model` or a model file, or a :class:`TrainedModule`. Options are those
+    of `morphgl evaluate --help`; of a module, those of its mini-batches are by default as it was trained."""
     with tempfile.TemporaryDirectory() as temporary:
-        document = run("evaluate", graph, [Model.file(model, temporary)], options, progress=progress)
+        document = run_trained("evaluate", graph, model, temporary, options, progress)
     return {split: of(Score, document[split]) for split in ("train", "valid", "test") if split in document}
 
 
 def predict(graph: Any, model: Any, nodes: Any = None, *, rows: Any = None, edges: Any = None, progress: bool = False,
             **options: Any) -> Predictions:
-    """Classes, labels or values by a :class:`Model` or a model file: of `nodes` (ids, "all", "train", "valid" or "test"; by default all),
+    """Classes, labels or values by a :class:`Model` or a model file, or a :class:`TrainedModule`: of `nodes` (ids, "all", "train", "valid" or "test"; by default all),
     of the `rows` of the dataset's task (pairs `[rows, 2]` of a node and a time, or "all", "train", "valid", "test"; of a dataset with a
-    task by default all), or of `edges` (pairs `[edges, 2]` of source and destination). Options are those of `morphgl predict --help`."""
+    task by default all), or of `edges` (pairs `[edges, 2]` of source and destination). Options are those of `morphgl predict --help`:
+    `evaluation="sampled"` predicts on sampled mini-batches, `num_neighbors=` … by default as a module was trained."""
     given = {name: value for name, value in (("nodes", nodes), ("rows", rows), ("edges", edges)) if value is not None}
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)}: pass one of them")
-    # Names of a graph in memory are known here alone; it has neither rows nor labelled edges.
+    # Names of a graph in memory are known here alone.
     names = graph.node_ids if isinstance(graph, Graph) and not graph._native.path else None
     names = names if isinstance(names, list) else None
     with tempfile.TemporaryDirectory() as temporary:
@@ -481,25 +304,29 @@ def predict(graph: Any, model: Any, nodes: Any = None, *, rows: Any = None, edge
                 continue
             if what == "nodes":
                 value = np.asarray(value if names is None else numbered(what, value, names)).reshape(-1, 1)
+            elif names is not None:
+                of_rows = lambda entry: (*numbered(what, entry[:1], names), entry[1])
+                value = [of_rows(entry) if what == "rows" else numbered(what, entry, names) for entry in value]
             given[what] = os.path.join(temporary, "ids.txt")
             with open(given[what], "w", encoding="utf-8") as lines:
                 lines.writelines(text_of(what, value))
-        document = run("predict", graph, [Model.file(model, temporary)], {**given, **options}, progress=progress)
+        document = run_trained("predict", graph, model, temporary, {**given, **options}, progress)
     if "scores" in document:
         raise ValueError("model: it scores links; use morphgl.score_pairs")
 
     def array(key, dtype=None):
         return np.asarray(document[key], dtype) if key in document else None
 
-    times = None
+    named = lambda nodes: np.asarray(nodes if names is None else [names[node] for node in nodes])
+    predicted = times = pairs = None
     if "nodes" in document:
-        predicted = np.asarray(document["nodes"] if names is None else [names[node] for node in document["nodes"]])
+        predicted = named(document["nodes"])
     elif "rows" in document:
-        predicted, times = (np.asarray([row[at] for row in document["rows"]]) for at in (0, 1))
-    else:
-        predicted = None
+        predicted, times = named([node for node, _ in document["rows"]]), np.asarray([time for _, time in document["rows"]])
+    elif "pairs" in document:
+        pairs = named([node for pair in document["pairs"] for node in pair]).reshape(-1, 2)
     return Predictions(predicted, array("classes", np.int64), array("probabilities", np.float64), document.get("class_names"),
-                       array("outputs", np.float32), document.get("columns"), times, array("pairs"))
+                       array("outputs", np.float32), document.get("columns"), times, pairs)
 
 
 def text_of(what, entries):
@@ -512,8 +339,8 @@ def text_of(what, entries):
 
 
 def score_pairs(graph: Any, model: Any, pairs: Any, *, progress: bool = False, **options: Any) -> np.ndarray:
-    """Scores `[pairs]` of `pairs` `[pairs, 2]` (ids of source and destination) by a :class:`Model` of links or its file; a higher score
-    is a likelier link. Options are those of `morphgl predict --help`."""
+    """Scores `[pairs]` of `pairs` `[pairs, 2]` (ids of source and destination) by a :class:`Model` of links or its file, or a
+    :class:`TrainedModule` of links; a higher score is a likelier link. Options are those of `morphgl predict --help`."""
     ends = np.asarray(pairs)
     if ends.ndim != 2 or ends.shape[1] != 2:
         raise ValueError(f"pairs: their shape is {ends.shape}; pass [pairs, 2], source and destination")
@@ -524,7 +351,7 @@ def score_pairs(graph: Any, model: Any, pairs: Any, *, progress: bool = False, *
         listed = os.path.join(temporary, "pairs.txt")
         with open(listed, "w", encoding="utf-8") as lines:
             lines.writelines(f"{source}\t{target}\n" for source, target in ends.tolist())
-        document = run("predict", graph, [Model.file(model, temporary)], {"edges": listed, **options}, progress=progress)
+        document = run_trained("predict", graph, model, temporary, {"edges": listed, **options}, progress)
     if "scores" not in document:
         raise ValueError("model: it predicts what edges are, not whether they exist; use morphgl.predict(edges=…)")
     return np.asarray(document["scores"], np.float32)

@@ -159,6 +159,15 @@ def positions(graph, edges, ends, known_alone):
     return order if kept is None else kept.astype(order.dtype)[order]
 
 
+def known(name, graph, given):
+    """The graph's numbers of nodes that are given by their ids, as uint32."""
+    given = np.asarray(given)
+    found = numbers(graph, given)
+    if (found < 0).any():
+        raise ValueError(f"{name}: there is no node {given[np.argmax(found < 0)]!r}; give ids as the frames have them")
+    return found.astype(np.uint32)
+
+
 def numbers(graph, given):
     """The graph's numbers of nodes that are given by their ids; -1 for others."""
     ids = graph.node_ids

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 
-from . import _morphgl, arrays
+from . import _morphgl, arrays, examples
 
 SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 # Pairs of links by name, as a dataset names their arrays.
@@ -52,7 +52,8 @@ class Graph:
     @classmethod
     def from_numpy(cls, edge_index=None, x=None, y=None, *, num_nodes=None, csc=None, edge_weight=None, targets=None,
                    train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None, train_negatives=None,
-                   valid_negatives=None, test_negatives=None, edge_ids=False, edge_attr=None):
+                   valid_negatives=None, test_negatives=None, edge_ids=False, edge_attr=None, edge_label_index=None, edge_label=None,
+                   time=None, edge_time=None, task=None):
         """A graph of arrays or tensors.
 
         `edge_index`: int `[2, edges]`, sources then targets, sorted here; or `csc`: `(indptr, indices)`, offsets `[nodes + 1]` and
@@ -67,14 +68,19 @@ class Graph:
         `train_edges`, in their order (`negative_distribution="given"`).
         `edge_attr`: `[edges, features]`, finite, features of the edges, which `gat` and `gin` read (PyG's `edge_dim`).
         `edge_ids`: keeps each edge's position in `edge_index`, 4 bytes per edge, for loaders with `edge_ids=True`.
+        `edge_label_index` `[2, pairs]`, `edge_label` `[pairs]` or `[pairs, K]`: edges, in the graph or not, of which a class, labels or values
+        are learned (`train(…, on="edges")`). Whole numbers from 0 are classes and values, as the task has it; -1 or NaN is none; names are
+        classes. `train_edges`, `valid_edges`, `test_edges` are positions among these pairs then, or masks `[pairs]`; default: all to train on.
+        `time`, `edge_time`: int `[nodes]`, `[edges]`, from when on a node or an edge is there.
+        `task`: rows that are learned in place of nodes, a table per split: `{"train": {"node": ids, "time": times, "y": labels}, "valid": …,
+        "test": …}`, dicts of arrays or data frames, with `targets` as those of nodes; `y`, `targets` and splits of nodes are left out then.
         """
         if (edge_index is None) == (csc is None):
             raise ValueError("edge_index: give it or csc, and not both")
         features, bf16 = (None, False) if x is None else arrays.features("x", x)
-        if y is not None and targets is None and arrays.is_real("y", y):
-            y, targets = None, y
-        classes, class_names = (None, None) if y is None else arrays.labels("y", y)
-        values, target_names, flat = (None, None, False) if targets is None else arrays.targets("targets", targets)
+        if task is not None and any(given is not None for given in (y, targets, train, valid, test)):
+            raise ValueError("task: rows of a task are learned in place of nodes; leave y, targets, train, valid and test out")
+        classes, class_names, values, target_names, flat = examples.learned(y, targets)
         if csc is not None:
             indptr, indices = arrays.offsets("csc indptr", csc[0]), arrays.ids("csc indices", csc[1])
             if num_nodes is not None and num_nodes != len(indptr) - 1:
@@ -97,38 +103,52 @@ class Graph:
             if edge_weight is not None:
                 weights = arrays.weights("edge_weight", edge_weight, len(sources))[order]
         splits = [arrays.nodes(name, ids, num_nodes) for name, ids in (("train", train), ("valid", valid), ("test", test))]
-        given = {"train_edges": train_edges, "valid_edges": valid_edges, "test_edges": test_edges, "train_negatives": train_negatives,
-                 "valid_negatives": valid_negatives, "test_negatives": test_negatives}
-        pairs = [None if ends is None else arrays.pairs(name, ends) for name, ends in given.items()]
-        native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, values, splits, pairs)
+        native = _morphgl.Graph.from_csc(indptr, indices, weights, features, bf16, classes, values, splits)
+        negatives = [None if ends is None else arrays.pairs(name, ends) for name, ends in
+                     (("train_negatives", train_negatives), ("valid_negatives", valid_negatives), ("test_negatives", test_negatives))]
+        of_edges = {"train_edges": train_edges, "valid_edges": valid_edges, "test_edges": test_edges}
+        source = {}
+        if edge_label_index is not None or edge_label is not None:
+            pairs, source = examples.labelled_edges(edge_label_index, edge_label, list(of_edges.values()))
+        else:
+            pairs = [(None if ends is None else arrays.pairs(name, ends),) for name, ends in of_edges.items()]
+        native = examples.with_pairs(native, pairs, negatives)
+        if time is not None or edge_time is not None:
+            of_edges = None if edge_time is None else arrays.times("edge_time", edge_time, len(indices))
+            of_edges = of_edges if order is None or of_edges is None else of_edges[order]
+            native = _morphgl.with_rest(native, native.name, native.num_classes, None, None,
+                                        None if time is None else arrays.times("time", time, num_nodes), of_edges)
         names = {"class_names": class_names, "target_names": target_names}
         if edge_attr is not None:
             ids = np.arange(len(indices), dtype=np.uint32) if order is None else order.astype(np.uint32)
             native = native.with_edge_features(ids, [arrays.features("edge_attr", edge_attr)])
         # False: the edges were sorted, and their positions are not kept.
         graph = cls(native, order if edge_ids or order is None else False,
-                    source={key: value for key, value in names.items() if value is not None})
+                    source={**source, **{key: value for key, value in names.items() if value is not None}})
         graph._flat_targets = flat
-        return graph
+        return graph if task is None else examples.with_task(graph, task)
 
     @classmethod
-    def from_pyg(cls, data, edge_ids=False, weight_attr=None, *, valid=None, test=None):
+    def from_pyg(cls, data, edge_ids=False, weight_attr=None, *, valid=None, test=None, task=None):
         """A graph of a `torch_geometric.data.Data`: `edge_index` or `adj_t`, `x`, `y`, its split masks, and as weights `edge_weight` or
         the edge attribute `weight_attr`; an `edge_attr` of fractions, `[edges, features]`, as features of edges. Its other attributes
         (`edge_attr` too, `pos`, masks, …) are kept as they are, for PyG's mini-batches.
 
         Of `train, valid, test = RandomLinkSplit(…)(data)`, `from_pyg(train, valid=valid, test=test)` has the pairs of `edge_label_index`
         to train, validate and test on: those of `edge_label` 1 and, to validate and test, against those of 0. Messages pass along the
-        edges of `data` alone.
+        edges of `data` alone. Where an `edge_label` is another number than 0 and 1, pairs are labelled edges, as of :meth:`from_numpy`.
 
         Of a `HeteroData`, a graph with its node and edge types: `edge_index`, weights, `edge_attr` and `time` of each edge type; `x`, `time`, and of
-        one node type `y` and split masks. :meth:`nodes` says which ids the nodes of a type have."""
+        one node type `y` and split masks; pairs of `edge_label_index` as above, each of its edge type. :meth:`nodes` says which ids the nodes of a
+        type have.
+
+        `task`: as of :meth:`from_numpy`, of a `HeteroData` with `"node": (type, ids)`, ids within the type; `data.time` is then read, too."""
         if hasattr(data, "node_types") and hasattr(data, "edge_types"):
             from . import typed
 
-            if edge_ids or valid is not None or test is not None:
-                raise ValueError("data: edge_ids, valid and test are of Data of one node and one edge type alone; leave them out")
-            return typed.from_pyg(data, weight_attr)
+            if edge_ids:
+                raise ValueError("data: edge_ids is of Data of one node and one edge type alone; leave it out")
+            return typed.from_pyg(data, weight_attr, valid, test, task)
         if not hasattr(data, "edge_index"):
             raise TypeError(f"data: {type(data).__name__} is neither Data nor HeteroData")
         weight_attr = weight_attr or "edge_weight"
@@ -149,6 +169,8 @@ class Graph:
             if nodes is not None and nodes.dim() == 2:
                 raise ValueError(f"{mask}: {nodes.shape[1]} splits; choose one: data.{mask} = data.{mask}[:, 0]")
             given[name] = nodes
+        if task is not None:
+            given.update(task=task, time=data.get("time"))
         if data.get("edge_index") is not None:
             # Edges are sorted: attributes of edges are found again by their positions.
             edge_ids = edge_ids or bool(attributes["edge"])
@@ -233,7 +255,7 @@ class Graph:
     @classmethod
     def from_pandas(cls, edges, nodes=None, source=None, target=None, edge_weight=None, y=None, *, x=None, targets=None,
                     id=None, ids=None, train=None, valid=None, test=None, train_edges=None, valid_edges=None, test_edges=None,
-                    train_negatives=None, valid_negatives=None, test_negatives=None, edge_ids=False, unknown_nodes=None, **options):
+                    train_negatives=None, valid_negatives=None, test_negatives=None, edge_ids=False, unknown_nodes=None, task=None, **options):
         """A graph of data frames, read as `morphgl import edges edges.csv --nodes nodes.csv` reads their files.
 
         `edges` has a row per edge. `source`, `target` and `edge_weight` name its columns; default: by known names, such as `source`,
@@ -247,7 +269,7 @@ class Graph:
         `ids`: "keep" numbers as they are, "compact" numbers nodes anew in the order of their ids, "strings" are names. Default:
         "strings" for text, "compact" where nodes have ids, else "keep"; :attr:`node_ids` has them. `train`, `valid`, `test`: ids, or
         masks by row of `nodes`. `unknown_nodes="drop"` leaves out the edges of ids that `nodes` does not list, with a warning that
-        counts them; default: refused where nodes have features. `options` are those of `morphgl import edges --help`: `symmetrise=True`, `split="0.6,0.2,0.2"`, …
+        counts them; default: refused where nodes have features. `task`: rows as of :meth:`from_numpy`, with ids as `node`. `options` are those of `morphgl import edges --help`: `symmetrise=True`, `split="0.6,0.2,0.2"`, …
         """
         from . import frames
 
@@ -256,7 +278,7 @@ class Graph:
         made, order = frames.imported(edges, nodes, source, target, edge_weight, y, x, targets, id, ids,
                                       {"train": train, "valid": valid, "test": test}, pairs, edge_ids, unknown_nodes, options)
         made._edge_order = order
-        return made
+        return made if task is None else examples.with_task(made, task, lambda what, nodes: frames.known(what, made, nodes))
 
     @classmethod
     def from_ogb(cls, path, output=None, **options):
@@ -379,10 +401,27 @@ class Graph:
             start += count
         raise ValueError(f"nodes: there is no node type {node_type!r}; there are {', '.join(map(repr, self.node_types))}")
 
+    def _split_sizes(self):
+        """Number of nodes, or of rows of the task, of each split."""
+        task = _morphgl.task_of(self._native)
+        return {name: len(np.asarray(self._native.split(name) if task is None else task[-1][at])) for at, name in enumerate(SPLITS)}
+
     def _provenance(self):
         if self._source is None:
             self._source = provenance(self._native.path) if self._native.path else {}
         return self._source
+
+    @property
+    def task(self):
+        """Rows of the graph's task, as :meth:`from_numpy` takes them, copied; None of a graph without."""
+        return examples.task_of(self._native)
+
+    def edge_label(self, name):
+        """Labels of the pairs of :meth:`edge_split` of the split `name`, "train", "valid" or "test": classes, int32 `[pairs]`, -1 for none, or
+        values, float32 `[pairs, K]`, NaN where unknown; None without any."""
+        _, classes, values = _morphgl.of_pairs(self._native)[examples.SPLITS.index(name)]
+        labels = values if classes is None else classes
+        return None if labels is None else np.asarray(labels)
 
     def split(self, name):
         """Nodes of the split `name`: "train", "valid" or "test"; int32."""
@@ -440,7 +479,7 @@ class Graph:
         known.append(f"{self.num_classes} classes")
         if native.targets is not None:
             known.append(f"{native.targets.shape[1]} targets")
-        splits = [f"{len(self.split(name))} {name}" for name in SPLITS if len(self.split(name))]
+        splits = [f"{count} {name}" for name, count in self._split_sizes().items() if count]
         known += [f"splits {', '.join(splits)}"] if splits else []
         known += [f"at {native.path!r}"] if native.path else []
         return f"Graph({', '.join(known)})"
@@ -454,8 +493,8 @@ def is_stored(values, stored, dtype=None):
 
 
 def link_splits(data, valid, test):
-    """Pairs of links that PyG's `Data` have as `edge_label_index` and `edge_label`, as arguments of `from_numpy`."""
-    given = {}
+    """Pairs that PyG's `Data` have as `edge_label_index` and `edge_label`, as arguments of `from_numpy`: links, or labelled edges."""
+    given, found = {}, {}
     for split, of in (("train", data), ("valid", valid), ("test", test)):
         if of is None or of.get("edge_label_index") is None:
             if of is not None and of is not data:
@@ -463,20 +502,29 @@ def link_splits(data, valid, test):
             continue
         pairs, _ = arrays.to_numpy("edge_label_index", of.edge_label_index)
         label = of.get("edge_label")
-        label = np.ones(pairs.shape[1]) if label is None else arrays.to_numpy("edge_label", label)[0]
-        if label.shape != pairs.shape[1:] or not np.isin(label, (0, 1)).all():
-            if split == "train":
-                continue
-            raise ValueError(f"{split}: its edge_label is not 0 or 1 for each pair; links have 1 for a pair that exists and 0 for one "
-                             "that does not")
+        found[split] = pairs, np.ones(pairs.shape[1]) if label is None else arrays.to_numpy("edge_label", label)[0]
+        if len(found[split][1]) != pairs.shape[1]:
+            raise ValueError(f"{split}: {len(found[split][1])} labels in edge_label for {pairs.shape[1]} pairs of edge_label_index")
+    # Other labels than that a pair exists or does not.
+    if any(label.ndim != 1 or not np.isin(label, (0, 1)).all() for _, label in found.values()):
+        ends = np.cumsum([0, *(found[split][0].shape[1] if split in found else 0 for split in examples.SPLITS)])
+        positions = {f"{split}_edges": np.arange(*ends[at:at + 2]) for at, split in enumerate(examples.SPLITS)}
+        return {"edge_label_index": np.concatenate([pairs for pairs, _ in found.values()], axis=1),
+                "edge_label": np.concatenate([label for _, label in found.values()]), **positions}
+    for split, (pairs, label) in found.items():
         given[f"{split}_edges"] = pairs[:, label == 1]
         negatives = pairs[:, label == 0]
         if split == "train" and negatives.shape[1]:
-            warnings.warn(f"edge_label: {negatives.shape[1]} pairs of label 0 to train on are left out, since training draws negatives; "
-                          "RandomLinkSplit(add_negative_train_samples=False) makes none", stacklevel=4)
+            warn_of_negatives(negatives.shape[1])
         elif split != "train" and negatives.shape[1]:
             given[f"{split}_negatives"] = negatives
     return given
+
+
+def warn_of_negatives(count):
+    """Says that negatives to train on are left out, to the caller of `from_pyg`."""
+    warnings.warn(f"edge_label: {count} pairs of label 0 to train on are left out, since training draws negatives; "
+                  "RandomLinkSplit(add_negative_train_samples=False) makes none", stacklevel=5)
 
 
 def provenance(path):

@@ -1,5 +1,5 @@
 import os
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -33,10 +33,16 @@ class Graph:
         test_negatives: Any = None,
         edge_ids: bool = False,
         edge_attr: Any = None,
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        time: Any = None,
+        edge_time: Any = None,
+        task: Optional[Mapping[str, Mapping[str, Any]]] = None,
     ) -> Graph: ...
     @classmethod
     def from_pyg(
-        cls, data: Any, edge_ids: bool = False, weight_attr: Optional[str] = None, *, valid: Any = None, test: Any = None
+        cls, data: Any, edge_ids: bool = False, weight_attr: Optional[str] = None, *, valid: Any = None, test: Any = None,
+        task: Optional[Mapping[str, Mapping[str, Any]]] = None
     ) -> Graph: ...
     @classmethod
     def from_dgl(cls, g: Any, x: str = "feat", y: str = "label", edge_weight: Optional[str] = None,
@@ -70,6 +76,7 @@ class Graph:
         test_negatives: Any = None,
         edge_ids: bool = False,
         unknown_nodes: Optional[str] = None,
+        task: Optional[Mapping[str, Mapping[str, Any]]] = None,
         **options: Any,
     ) -> Graph: ...
     @classmethod
@@ -100,6 +107,9 @@ class Graph:
     @property
     def target_names(self) -> Optional[List[str]]: ...
     def edge_split(self, name: str) -> np.ndarray: ...
+    def edge_label(self, name: str) -> Optional[np.ndarray]: ...
+    @property
+    def task(self) -> Optional[Dict[str, Dict[str, np.ndarray]]]: ...
     @property
     def node_ids(self) -> Union[np.ndarray, List[Any], None]: ...
     @property

@@ -73,7 +73,7 @@ class Model(Brief):
         """The path of a model file, written into `directory` where `model` is none."""
         if isinstance(model, (str, os.PathLike)):
             return os.fspath(model)
-        if not isinstance(model, cls):
+        if not hasattr(model, "save"):
             model = cls(dict(model))
         path = os.path.join(directory, "given.safetensors")
         model.save(path)

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from . import _morphgl
+from .examples import SPLITS
 
 
 def reduced(graph):
@@ -44,10 +45,8 @@ def arrays_of(native):
     """All that a graph in memory has, as arrays, numbers and text. Nothing is copied."""
     whole = lambda buffer: None if buffer is None else np.asarray(buffer)
     matrix = lambda buffer: None if buffer is None else (np.asarray(buffer), buffer.dtype == "bfloat16")
-    pairs, labelled, draw_keys = _morphgl.rest_of(native)
-    if labelled is not None:
-        raise NotImplementedError("graph: what edges are labelled with is not pickled of a graph in memory; save(directory), and pickle "
-                                  "Graph.open(directory)")
+    pairs, draw_keys = _morphgl.rest_of(native)
+    task = _morphgl.task_of(native)
     return {
         "name": native.name,
         "num_classes": native.num_classes,
@@ -57,8 +56,10 @@ def arrays_of(native):
         "features": matrix(native.features),
         "labels": whole(native.labels),
         "targets": whole(native.targets),
-        "splits": [whole(native.split(name)) for name in ("train", "valid", "test")],
+        "splits": [whole(native.split(name)) for name in SPLITS] if task is None else [np.zeros(0, np.int32)] * 3,
+        "task": None if task is None else [*map(whole, task[:-1]), [whole(rows) for rows in task[-1]]],
         "pairs": [whole(of) for of in pairs],
+        "of_pairs": [[whole(of) for of in split] for split in _morphgl.of_pairs(native)],
         "node_types": native.node_types,
         "edge_types": native.edge_types,
         "type_of_edges": whole(native.type_of_edges),
@@ -80,7 +81,7 @@ def of_arrays(given, state):
     features, bf16 = given["features"] or (None, False)
     native = _morphgl.Graph.from_csc(
         unsigned(given["indptr"]), unsigned(given["indices"]), given["weights"], features, bf16, given["labels"], given["targets"],
-        [unsigned(of) for of in given["splits"]], [unsigned(of) for of in given["pairs"]])
+        [unsigned(of) for of in given["splits"]])
     times = [given["node_times"], given["edge_times"]]
     if given["node_types"]:
         by_type = given["features_by_type"] or [None] * len(given["node_types"])
@@ -88,6 +89,10 @@ def of_arrays(given, state):
         times = [None, None]
     if given["edge_ids"] is not None:
         native = native.with_edge_features(unsigned(given["edge_ids"]), given["edge_features"])
+    native = _morphgl.with_pairs(native, [unsigned(of) for of in given["pairs"]], *map(list, zip(*given["of_pairs"])))
+    if given["task"] is not None:
+        nodes, row_times, labels, targets, splits = given["task"]
+        native = _morphgl.with_task(native, unsigned(nodes), row_times, labels, targets, [unsigned(of) for of in splits])
     native = _morphgl.with_rest(native, given["name"], given["num_classes"], unsigned(given["node_ids"]), unsigned(given["draw_keys"]), *times)
     graph = Graph(native)
     vars(graph).update(state)

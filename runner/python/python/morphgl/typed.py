@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from . import arrays
-from .graph import SPLITS, Graph
+from . import arrays, examples
+from .graph import SPLITS, Graph, warn_of_negatives
 
 
-def from_pyg(data, weight_attr=None):
-    """The graph of a `HeteroData`."""
+def from_pyg(data, weight_attr=None, valid=None, test=None, task=None):
+    """The graph of a `HeteroData`, with the pairs that it and others have to train, validate and test on, and the rows of a task."""
     weight_attr = weight_attr or "edge_weight"
     nodes = {name: {"num_nodes": data[name].num_nodes, **present(data[name], ("x", "y", "time", *SPLITS.values()))}
              for name in data.node_types}
@@ -22,7 +22,56 @@ def from_pyg(data, weight_attr=None):
             edge_attr = None
         edges[edge_type] = {"edge_index": given["edge_index"], "weight": given.get(weight_attr), "time": given.get("time"),
                             "edge_attr": edge_attr}
-    return graph_of(nodes, edges)
+    if task is not None:
+        nodes = {name: {key: value for key, value in given.items() if key not in ("y", *SPLITS.values())} for name, given in nodes.items()}
+    graph = with_pairs(graph_of(nodes, edges), data, valid, test)
+    return graph if task is None else examples.with_task(graph, task)
+
+
+def with_pairs(graph, data, valid, test):
+    """Gives a graph the pairs of the `edge_label_index` of each edge type."""
+    found = []
+    for split, of in (("train", data), ("valid", valid), ("test", test)):
+        pairs, labels = [np.zeros((2, 0), np.int64)], [np.zeros(0)]
+        types = [np.zeros(0, np.uint16)]
+        for number, edge_type in enumerate(data.edge_types):
+            store = {} if of is None or edge_type not in of.edge_types else of[edge_type]
+            if store.get("edge_label_index") is None:
+                continue
+            ends, _ = arrays.to_numpy(f"{edge_type} edge_label_index", store["edge_label_index"])
+            label = store.get("edge_label")
+            label = np.ones(ends.shape[1]) if label is None else arrays.to_numpy(f"{edge_type} edge_label", label)[0]
+            firsts = []
+            for row, name in zip(ends, (edge_type[0], edge_type[2])):
+                if row.size and (row.min() < 0 or row.max() >= len(graph.nodes(name))):
+                    raise ValueError(f"{edge_type}: edge_label_index has a node outside the {len(graph.nodes(name))} of type {name!r}")
+                firsts.append(graph.nodes(name).start)
+            pairs.append(ends + np.array(firsts)[:, None])
+            labels.append(label)
+            types.append(np.full(ends.shape[1], number, np.uint16))
+        if of is not None and of is not data and len(pairs) == 1:
+            raise ValueError(f"{split}: it has no edge_label_index; give the HeteroData of RandomLinkSplit")
+        found.append([np.concatenate(part, axis=-1) if at == 0 else np.concatenate(part) for at, part in enumerate((pairs, labels, types))])
+    if not any(pairs.shape[1] for pairs, _, _ in found):
+        return graph
+    whole = [np.concatenate(part, axis=-1) for part in zip(*found)]
+    ends = np.cumsum([0, *(pairs.shape[1] for pairs, _, _ in found)])
+    positions = [np.arange(*ends[at:at + 2]) for at in range(3)]
+    if np.isin(whole[1], (0, 1)).all():
+        exists = whole[1] == 1
+        if not exists[positions[0]].all():
+            warn_of_negatives(int((~exists[positions[0]]).sum()))
+        if not exists[ends[1]:].all():
+            raise ValueError("edge_label: pairs of label 0 belong to no pair of their edge type, and each is ranked against those of its own; "
+                             "RandomLinkSplit(neg_sampling_ratio=0.0) makes none, and negatives of the type are drawn")
+        positions = [rows[exists[rows]] for rows in positions]
+        of_splits = [(arrays.pairs("edge_label_index", whole[0][:, rows]) if len(rows) else None, None, None) for rows in positions]
+    else:
+        of_splits, source = examples.labelled_edges(*whole[:2], positions)
+        graph._source = {**(graph._source or {}), **source}
+    of_splits = [(*of, np.ascontiguousarray(whole[2][rows]) if len(rows) else None) for of, rows in zip(of_splits, positions)]
+    graph._native = examples.with_pairs(graph._native, of_splits)
+    return graph
 
 
 def from_dgl(g, x, y, edge_weight):
