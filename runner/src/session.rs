@@ -157,9 +157,14 @@ impl Session {
     ///
     /// A described machine, or a system, that does not exist or does not fit the other options.
     pub(crate) fn here(&self) -> anyhow::Result<(Self, Option<Applied>)> {
-        let mut own = self.on_its_machine()?;
-        let Some(name) = self.config.planning.as_system.as_deref() else { return Ok((own, None)) };
+        let Some(name) = self.config.planning.as_system.as_deref() else { return Ok((self.on_its_machine()?, None)) };
         let system = systems::named(name)?;
+        // What a described machine refuses depends on the plan.
+        let mut own = self.clone();
+        if own.config.training.plan == PlanChoice::Auto {
+            own.config.training.plan = system.choice();
+        }
+        let own = own.on_its_machine()?;
         if self.like.is_some() || self.context.ranks().is_some() {
             return Err(Usage::error(format!(
                 "--as {name}: neither with --config nor under MPI; leave one of the two out"
@@ -167,14 +172,13 @@ impl Session {
         }
         let mut config = own.config.clone();
         let applied = system.apply(&mut config, own.batch(), &own.context)?;
-        own.config = config;
-        Ok((own, Some(applied)))
+        Ok((Self { config, ..own }, Some(applied)))
     }
 
-    /// The same session, like no system.
+    /// The same session, like no system, and exact: a system that takes the bound on staleness is compared with itself by it.
     pub(crate) fn like_no_system(&self) -> Self {
         let mut own = self.clone();
-        own.config.planning.as_system = None;
+        (own.config.planning.as_system, own.config.planning.split.allow_staleness) = (None, 0);
         own
     }
 

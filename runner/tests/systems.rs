@@ -88,3 +88,20 @@ fn what_cannot_be_had_is_refused_by_name() {
     let train = [&["train"], &SMALL[..], &["--machine", "a100", "--as", "ducati", "--plan", "pipeline"]].concat();
     bench.misused(&train, &["--plan pipeline", "--as ducati", "--plan device"]);
 }
+
+/// Stale gradients, which GNNLab has, are a bound of the user's; of the run that it makes it is said.
+#[test]
+fn a_run_like_gnnlab_takes_the_bound_on_staleness() {
+    let bench = Bench::new();
+    bench.small();
+    let more = ["--machine", "eight-v100", "--as", "gnnlab", "--allow-staleness", "2"];
+    let json = bench.json(&[&["train"], &SMALL[..], &more].concat());
+    assert_eq!(json["stale_gradients"]["bound"], 2);
+    assert_eq!(json["factored"]["problem"]["staleness"], 2);
+    let json = bench.json(&[&["plan"], &SMALL[..], &more].concat());
+    assert_eq!(json["factored"]["problem"]["staleness"], 2);
+    assert!(number(&json["as"]["ratio"]) >= 1.0, "{}", json["as"]);
+    let salient =
+        [&["train"], &SMALL[..], &["--machine", "eight-v100", "--as", "salient", "--allow-staleness", "2"]].concat();
+    bench.misused(&salient, &["--allow-staleness"]);
+}

@@ -160,7 +160,7 @@ impl System {
     }
 
     /// The choice of `--plan`.
-    fn choice(&self) -> PlanChoice {
+    pub(super) fn choice(&self) -> PlanChoice {
         match self.plan.parse() {
             Ok(choice) => choice,
             Err(never) => match never {},
@@ -184,7 +184,10 @@ impl System {
             return Err(self.unavailable(context));
         }
         let SessionConfig { planning, training } = config;
-        if planning.split.is_asked() {
+        if planning.split.splits_layers() {
+            return Err(self.contradicts("--hot-ratio, --max-hot-ratio", "it splits no layers"));
+        }
+        if planning.split.is_asked() && !matches!(self.steps, Steps::Roles) {
             return Err(self.contradicts("--allow-staleness", "it trains exactly"));
         }
         let mut set = Vec::new();
@@ -374,7 +377,11 @@ impl Beside {
             choice => Predicted::alone(&choice.choose(None, &system.plans, &system.problem)?),
         };
         let alone = Predicted::alone(ours.plans.chosen());
-        let best = of_several(ours).chain([alone.clone()]).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        // Ours, too, has stale gradients where they are allowed.
+        let is_stale = system.factored.iter().flatten().any(|factored| factored.problem.staleness > 0);
+        let stale = Some(own.clone()).filter(|_| is_stale);
+        let all = of_several(ours).chain([alone.clone()]).chain(stale);
+        let best = all.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let best = best.expect("there is a plan of one trainer");
         Ok(Self { applied, own, alone, best })
     }

@@ -96,9 +96,9 @@ pub(crate) const SYSTEMS: &[System] = &[
         steps: Steps::Roles,
         plan: "factored",
         cache: Some("presample:1"),
-        differs: "Every mini-batch is one exact step of all trainers, divided by seeds; GNNLab's trainers take whole ones, with \
-                  bounded staleness, which --plan factored has with --allow-staleness. The number of samplers is searched from GNNLab's formula on. A topology that a sampler cannot \
-                  hold is read from the host's memory.",
+        differs: "Every mini-batch is one step of all trainers, divided by seeds, exact unless --allow-staleness bounds how stale gradients \
+                  may be; GNNLab's trainers take whole ones, with bounded staleness. The number of samplers is searched from GNNLab's \
+                  formula on. A topology that a sampler cannot hold is read from the host's memory.",
         ..PLAIN
     },
     System {

@@ -106,11 +106,12 @@ fn a_machine_without_devices_has_none_of_them() {
 fn options_that_contradict_a_system_are_refused_by_name_and_others_are_kept() {
     let key = |text: &str| Some(text.parse().expect("a key"));
     type Change = fn(&mut SessionConfig);
-    let changes: [(&str, &str, Change); 4] = [
+    let changes: [(&str, &str, Change); 5] = [
         ("--plan device", "salient", |c| c.training.plan = "device".parse().expect("a plan")),
         ("--buffer 3", "naive-pipeline", |c| c.planning.limits.buffer = Some(3)),
         ("--shares", "unified-static", |c| c.training.shares = Some(crate::Shares::Equal)),
         ("--allow-staleness", "ducati", |c| c.planning.split.allow_staleness = 3),
+        ("--allow-staleness", "salient", |c| c.planning.split.allow_staleness = 3),
     ];
     for (option, name, change) in changes {
         // Staleness is refused on described machines by another rule, which names the same option.
@@ -139,4 +140,24 @@ fn options_that_contradict_a_system_are_refused_by_name_and_others_are_kept() {
     assert_eq!(own.config.planning.limits.buffer, Some(3));
     assert_eq!(own.config.planning.batch.batching, key("Batching_CPU_SimNeighbor"));
     assert_eq!(own.config.planning.batch.transferring, key("Transferring_PCIe_SimDma"));
+}
+
+/// GNNLab's gradients are stale within a bound: the one system that takes it, and our best plan has it then, too.
+#[test]
+fn gnnlab_takes_the_bound_on_staleness() {
+    let stale = |c: &mut SessionConfig| c.planning.split.allow_staleness = 2;
+    let plan = |session: Session| session.on(dataset()).plan().expect("planned");
+    let own = session("eight-v100", Some("gnnlab"), stale);
+    let (_, applied) = own.here().expect("it takes the bound");
+    let (measured, ours) = (plan(own.clone()), plan(own.like_no_system()));
+    let staleness =
+        |measured: &Measured| measured.factored.as_ref().map(|f| f.as_ref().expect("roles").problem.staleness);
+    assert_eq!([staleness(&measured), staleness(&ours)], [Some(2), Some(0)]);
+    let beside = Beside::new(applied.expect("a system"), &measured, &ours).expect("a plan");
+    assert!(beside.ratio() >= 1.0 && beside.best.seconds <= beside.own.seconds, "{beside:?}");
+    let refused = refusal("eight-v100", "gnnlab", |c| {
+        stale(c);
+        c.planning.split.hot_ratio = Some(0.5);
+    });
+    assert!(refused.starts_with("--allow-staleness with --machine") && refused.contains("layers"), "{refused}");
 }
