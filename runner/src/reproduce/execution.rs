@@ -107,8 +107,8 @@ fn route(share: &ScheduleShare, dataset: &Arc<Dataset>, device: &Device) -> Resu
 #[derive(Debug, Default)]
 pub(crate) struct Executed {
     epochs: usize,
-    /// Largest relative difference of executed from predicted seconds.
-    off: f64,
+    /// That of executed from predicted seconds, over predicted ones.
+    largest_difference: f64,
 }
 
 impl Executed {
@@ -122,13 +122,14 @@ impl Executed {
     /// Notes an epoch that was executed otherwise.
     pub(crate) fn note(&mut self, predicted: f64, executed: f64) {
         self.epochs += 1;
-        self.off = self.off.max((executed / predicted - 1.0).abs());
+        self.largest_difference = self.largest_difference.max((executed / predicted - 1.0).abs());
     }
 
     /// Whether every epoch took what is predicted, within a tenth.
     pub(crate) fn verdict(&self) -> Verdict {
-        let Self { epochs, off } = self;
-        Verdict::new(*epochs > 0 && *off < 0.1, format!("{epochs} epochs within {:.1}%", 100.0 * off))
+        let Self { epochs, largest_difference } = *self;
+        let text = format!("{epochs} epochs within {:.1}%", 100.0 * largest_difference);
+        Verdict::new(epochs > 0 && largest_difference < 0.1, text)
     }
 }
 
@@ -153,7 +154,8 @@ mod tests {
             let report = executed.run(&plan.schedule).unwrap_or_else(|e| panic!("{plan}: {e}"));
             assert_eq!(report.batches, 300, "{plan}");
         }
-        assert!(executed.epochs > 3 && executed.off > 0.0 && executed.off < 0.05, "{executed:?}");
+        let Executed { epochs, largest_difference } = executed;
+        assert!(epochs > 3 && largest_difference > 0.0 && largest_difference < 0.05, "{executed:?}");
         let seconds = |route| execute(&pair.schedule(route)).expect("executed").seconds;
         // Two executions are equal bit for bit: durations are functions of the mini-batch.
         assert_eq!(seconds(Route::Host), seconds(Route::Host));
