@@ -206,7 +206,7 @@ pub(crate) fn of_plan(
     if machine.is_some() {
         page.notes.extend(STRATEGIES.map(|(name, what)| format!("{name}: {what}")));
     }
-    if let Some(unified) = unified {
+    if let Some(unified) = unified.filter(|unified| unified.trainers.len() > 1) {
         page.baselines.push(Baseline {
             policy: "unified".to_string(),
             plan: words::plural(unified.trainers.len() as u64, "trainer") + ", each with a share of every mini-batch",
@@ -215,8 +215,8 @@ pub(crate) fn of_plan(
         });
         page.utilisation.extend(unified.links.iter().map(|link| of_link(link, machine.is_some(), None)));
         page.notes.push(in_words(unified, best));
-        page.notes.extend(unified.to_string().lines().skip(1).map(String::from));
     }
+    page.notes.extend(unified.iter().flat_map(|u| u.to_string().lines().skip(1).map(String::from).collect::<Vec<_>>()));
     if let Some(factored) = factored {
         let (train, stay) = factored.trainers();
         let (samplers, turns) = (factored.places.len() - train.len(), train.len() - stay.len());

@@ -31,6 +31,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Unified {
     /// The trainers.
     pub trainers: Vec<UnifiedTrainer>,
+    /// Where trainers would get less than half a seed of each mini-batch, and so none: they take no part.
+    #[serde(default)]
+    pub left_out: Vec<Place>,
     /// How mini-batches are divided among them.
     #[serde(default)]
     pub shares: Shares,
@@ -80,6 +83,8 @@ pub struct UnifiedTrainer {
 /// What the trainers of a job would do in a group, as measured.
 #[derive(Debug)]
 pub struct GroupProfile {
+    /// Seeds of a mini-batch.
+    num_seeds: usize,
     /// Of shares of mini-batches, on the routes to trainers with gradients.
     part: Profile,
     /// These shares.
@@ -92,9 +97,9 @@ pub struct GroupProfile {
 pub(crate) type Trainer = (Key, Place);
 
 impl GroupProfile {
-    /// What is known of such shares of mini-batches, and of the seconds of an all-reduce.
-    pub(crate) fn new(part: Profile, share: f64, all_reduce: f64) -> Self {
-        Self { part, share, all_reduce }
+    /// What is known of such shares of mini-batches of so many seeds, and of the seconds of an all-reduce.
+    pub(crate) fn new(num_seeds: usize, part: Profile, share: f64, all_reduce: f64) -> Self {
+        Self { num_seeds, part, share, all_reduce }
     }
 
     /// Links that the trainers' devices share.
@@ -146,7 +151,7 @@ impl GroupProfile {
         let links = morphgl_profile::links(&mut job.operators.routes, watch.stop);
         job.operators.routes.extend::<Vec<_>>(unused);
         job.operators.trainers.extend::<Vec<_>>(idle);
-        Ok(Some(Self { part: Profile { links: links?, ..part? }, share: PART, all_reduce }))
+        Ok(Some(Self::new(num_seeds, Profile { links: links?, ..part? }, PART, all_reduce)))
     }
 }
 
@@ -175,7 +180,8 @@ pub(crate) fn all_reduce_seconds(trainers: &mut [TrainingOperator]) -> Result<Op
 impl Unified {
     /// The plan of the trainers with the least predicted epoch: their shares, their division of the host's cores, and for each its own
     /// routes, buffers, workers and threads ([`group`]). Where one trainer alone is predicted to be faster than any group, it is that
-    /// of all trainers. With equal shares it is always that of all.
+    /// of all trainers, but for those whose shares are no seed of a mini-batch: these are left out, until one trainer is left. With equal
+    /// shares it is always that of all.
     ///
     /// # Errors
     ///
@@ -183,7 +189,7 @@ impl Unified {
     ///
     /// # Complexity
     ///
-    /// As [`group`].
+    /// As [`group`], for each choice of trainers.
     pub fn plan(
         profile: &Profile,
         measured: &GroupProfile,
@@ -217,22 +223,37 @@ impl Unified {
             all_reduce: measured.all_reduce,
             single_routes,
         };
-        let all: Vec<usize> = (0..count).collect();
-        let best = |single_routes: bool| {
+        let best = |single_routes: bool, members: &[usize]| {
             let problem = problem(single_routes);
             match kind {
-                Shares::Equal => group_of(&problem, &all, Some(&vec![1.0 / count as f64; count])),
+                Shares::Equal => group_of(&problem, members, Some(&vec![1.0 / count as f64; count])),
+                Shares::Dynamic | Shares::Static if members.len() < count => group_of(&problem, members, None),
                 Shares::Dynamic | Shares::Static => match group(&problem)? {
                     found if found.trainers.len() > 1 => Ok(found),
-                    _ => group_of(&problem, &all, None),
+                    _ => group_of(&problem, members, None),
                 },
             }
         };
-        let (single, several) = (best(true)?, best(false)?);
+        // The plan, and the trainers that it leaves without a seed.
+        let served = |single_routes: bool| -> Result<(GroupPlan, Vec<usize>)> {
+            let (mut members, mut without): (Vec<usize>, Vec<usize>) = ((0..count).collect(), Vec::new());
+            loop {
+                let found = best(single_routes, &members)?;
+                let has_seeds = |part: &&TrainerPlan| (part.share * measured.num_seeds as f64).round() >= 1.0;
+                let (with, few): (Vec<&TrainerPlan>, Vec<&TrainerPlan>) = found.trainers.iter().partition(has_seeds);
+                if kind == Shares::Equal || few.is_empty() || with.is_empty() {
+                    return Ok((found, without));
+                }
+                without.extend(few.into_iter().map(|part| part.trainer));
+                members = with.into_iter().map(|part| part.trainer).collect();
+            }
+        };
+        let ((single, of_single), (several, of_several)) = (served(true)?, served(false)?);
         let is_chosen = MIXED * several.epoch_seconds < single.epoch_seconds;
         let is_shorter = !is_chosen && several.epoch_seconds < single.epoch_seconds;
         let passed_over_seconds = is_shorter.then_some(several.epoch_seconds);
-        let found = if is_chosen { several } else { single };
+        let (found, without) = if is_chosen { (several, of_several) } else { (single, of_single) };
+        let left_out = without.into_iter().map(|trainer| trainers[trainer].1.clone()).collect();
         let GroupPlan { trainers: parts, epoch_seconds, .. } = found;
         let used = problem(!is_chosen).simulate(&parts);
         let of_link = |(link, used): (&LinkProfile, &f64)| {
@@ -246,14 +267,16 @@ impl Unified {
         };
         let mut trainers: Vec<UnifiedTrainer> = parts.into_iter().map(of).collect();
         trainers.sort_by(|a, b| b.share.total_cmp(&a.share));
+        let all_reduce_seconds = if trainers.len() > 1 { measured.all_reduce } else { 0.0 };
         Ok(Self {
             trainers,
+            left_out,
             shares: kind,
             exchange: ExchangeKind::Auto,
             epoch_seconds,
             passed_over_seconds,
             links,
-            all_reduce_seconds: measured.all_reduce,
+            all_reduce_seconds,
         })
     }
 
@@ -262,9 +285,9 @@ impl Unified {
         Self { exchange, ..self }
     }
 
-    /// Whether the group is predicted to be faster than the best plan of a single trainer.
+    /// Whether several trainers are predicted to be faster than the best plan of a single one.
     pub fn is_chosen_over(&self, single: &Plan) -> bool {
-        self.epoch_seconds < single.prediction.epoch_seconds
+        self.trainers.len() > 1 && self.epoch_seconds < single.prediction.epoch_seconds
     }
 
     /// The plan of the first trainer, with the group's predicted epoch time.
@@ -306,11 +329,11 @@ fn shared(link: &LinkProfile, trainers: &[Trainer], members: &[GroupTrainer]) ->
 impl fmt::Display for Unified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, all_reduce) = (Time(self.epoch_seconds), Time(self.all_reduce_seconds));
-        let count = self.trainers.len();
-        write!(
-            f,
-            "{count} trainers together: {seconds} per epoch, {all_reduce} per step for the all-reduce of gradients"
-        )?;
+        let together = match self.trainers.len() {
+            1 => "one trainer".to_string(),
+            count => format!("{count} trainers together"),
+        };
+        write!(f, "{together}: {seconds} per epoch, {all_reduce} per step for the all-reduce of gradients")?;
         for (i, UnifiedTrainer { place, plan, cores, share }) in self.trainers.iter().enumerate() {
             let noun = if *cores == 1 { "core" } else { "cores" };
             write!(
@@ -318,6 +341,9 @@ impl fmt::Display for Unified {
                 "\ntrainer {i} at {place}: {:.1}% of each mini-batch at first, {cores} {noun}; {plan}",
                 100.0 * share
             )?;
+        }
+        for place in &self.left_out {
+            write!(f, "\n{place} gets no seed of a mini-batch and is left out")?;
         }
         for link in &self.links {
             write!(f, "\nlink {}: {:.0}% in use", link.label(), 100.0 * link.share)?;

@@ -91,8 +91,8 @@ fn group(
             continue;
         }
         let all_reduce = in_use.all_reduce(&places, gradient_bytes);
-        let unified =
-            Unified::plan(&of(&whole), &GroupProfile::new(of(&part), share, all_reduce), shares, threads, limits);
+        let divided = GroupProfile::new(seeds, of(&part), share, all_reduce);
+        let unified = Unified::plan(&of(&whole), &divided, shares, threads, limits);
         let is_better = match (&best, &unified) {
             (Some(Ok(best)), Ok(unified)) => unified.epoch_seconds < best.epoch_seconds,
             (Some(Ok(_)), Err(_)) => false,

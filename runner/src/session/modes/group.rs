@@ -55,6 +55,11 @@ impl Group {
             }
             (PlanChoice::Unified, Some(planned)) => planned.map(chosen),
             (_, Some(Ok(unified))) if unified.is_chosen_over(measured.plans.chosen()) => Ok(chosen(unified)),
+            (_, Some(Ok(unified))) if unified.trainers.len() == 1 => {
+                let places = unified.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                context.line(format_args!("all trainers together: {places} would get no seed of a mini-batch"));
+                Ok(None)
+            }
             (_, Some(Ok(unified))) => {
                 let seconds = Time(unified.epoch_seconds);
                 context

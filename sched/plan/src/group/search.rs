@@ -132,7 +132,8 @@ impl<'a> Search<'a> {
         };
         let steps: Vec<f64> = trainers.iter().map(step).collect();
         let longest = steps.iter().fold(0.0_f64, |a, &b| a.max(b));
-        steps.iter().map(|step| longest - step + self.problem.all_reduce).collect()
+        let all_reduce = if trainers.len() > 1 { self.problem.all_reduce } else { 0.0 };
+        steps.iter().map(|step| longest - step + all_reduce).collect()
     }
 
     fn plans_of(&mut self, problem: &Problem) -> Result<Vec<Plan>, Invalid> {
