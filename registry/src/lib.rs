@@ -16,6 +16,7 @@ mod operator;
 mod option;
 mod pairs;
 mod place;
+mod roofline;
 mod route;
 mod rows;
 mod sampling;
@@ -41,6 +42,7 @@ pub use operator::{
 pub use option::{OptionRole, OptionSpec, OptionType, check_options};
 pub use pairs::{BatchPairs, NegativeDistribution, PairSeeds, PairSettings};
 pub use place::{At, Place};
+pub use roofline::{Bound, Pass, Roofline};
 pub use route::Route;
 pub use rows::RowSeeds;
 pub use sampling::SamplingSpec;

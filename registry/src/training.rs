@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Handle, HostBatch, MiniBatch, Result, Targets};
+use crate::{Error, Handle, HostBatch, MiniBatch, Result, Roofline, Targets};
 
 /// Sums over seeds, so that unequal shares combine exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -292,6 +292,17 @@ pub trait Training: ModelState {
     fn embed(&mut self, nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>> {
         let _ = (nodes, layers, peers);
         Err(Error::setting("layer", "this operator computes the last layer's outputs alone; leave --training out"))
+    }
+
+    /// The passes of the last step, which was over `batch`, and the processor's peaks for them, which the first call measures in some
+    /// tenths of a second. `None` of an operator that does not time its passes.
+    ///
+    /// # Errors
+    ///
+    /// A mini-batch that does not fit the model.
+    fn roofline(&mut self, batch: &MiniBatch) -> Option<Result<Roofline>> {
+        let _ = batch;
+        None
     }
 
     /// Peak bytes of host memory of [`Training::infer`], besides the operator's own; `None` where not known.

@@ -1,8 +1,8 @@
 //! Training operators that change some methods of another one.
 
 use crate::{
-    GatherRows, GradientReady, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Score,
-    Targets, Training,
+    GatherRows, GradientReady, Gradients, Handle, HostBatch, MiniBatch, ModelState, NamedTensor, Result, Roofline,
+    Score, Targets, Training,
 };
 
 /// Declares the wrapper's trait and its implementations from one list of methods. Clippy's `missing_trait_methods` makes a method
@@ -73,5 +73,6 @@ training_wrapper! {
         fn infer(nodes: &[u32]) -> Result<Vec<f32>>;
         fn infer_together(nodes: &[u32], peers: &mut dyn GatherRows) -> Result<Vec<f32>>;
         fn embed(nodes: &[u32], layers: usize, peers: &mut dyn GatherRows) -> Result<Vec<f32>>;
+        fn roofline(batch: &MiniBatch) -> Option<Result<Roofline>>;
     }
 }

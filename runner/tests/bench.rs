@@ -134,6 +134,28 @@ fn prepare() {
 }
 
 #[test]
+fn passes_of_a_step_are_beside_the_peaks() {
+    let bench = Bench::new();
+    bench.small();
+    let native = ["--training", "Training_CPU_Native", "--roofline", "--repeats", "1"];
+    for model in ["sage", "gcn", "gat"] {
+        let json = measure(&bench, "step", "ms/step", &[&BATCHES[..], &native, &["--model", model]].concat());
+        let roofline = &json["roofline"];
+        positive(roofline, &["peak_gflop_per_s", "read_gb_per_s"]);
+        let passes = roofline["passes"].as_array().expect("passes");
+        let names: Vec<_> = passes.iter().filter_map(|pass| pass["pass"].as_str()).collect();
+        assert_eq!(names, ["prepare", "forward 0", "forward 1", "loss", "backward 1", "backward 0", "optimizer"]);
+        for pass in passes.iter().filter(|pass| pass["bound"].is_string()) {
+            positive(pass, &["ms", "mb", "least_ms", "share"]);
+        }
+        let bounds = passes.iter().filter(|pass| pass["bound"].is_string()).count();
+        assert_eq!(bounds, 5, "all but preparation and loss: {roofline:#}");
+    }
+    let text = bench.text(&[&["bench", "step", "small"][..], &BATCHES, &native].concat());
+    assert!(text.contains("of the roofline") && text.contains("forward 1"), "{text}");
+}
+
+#[test]
 fn step() {
     let bench = Bench::new();
     bench.small();
@@ -153,6 +175,8 @@ fn step() {
     }
     let args = [&BATCHES[..], &["--training", "Training_CPU_Burn", "--repeats", "1"]].concat();
     assert_eq!(measure(&bench, "step", "ms/step", &args)["training"], "Training_CPU_Burn");
+    let burn = ["bench", "step", "small", "--training", "Training_CPU_Burn", "--roofline"];
+    bench.misused(&[&burn[..], &BATCHES[..]].concat(), &["--roofline", "does not time the passes"]);
     bench.misused(&["bench", "step", "small", "--training", "Training_CPU_None"], &["Training_CPU_None", "there are:"]);
     bench.misused(
         &["bench", "step", "small", "--fanouts", "5", "--layers", "2"],

@@ -147,7 +147,7 @@ fn main() -> Result<()> {
         let [first, chosen] = [ratio(1), ratio(2)];
         let mut flops = Vec::new();
         for trainer in &trainers {
-            flops.push(trainer.work(&host)?.flops);
+            flops.push(trainer.passes(&host)?.iter().map(|pass| pass.flops).sum::<f64>());
         }
         let line = json!({
             "what": "orders", "isa": SimdLevel::current().name(), "threads": threads, "shape": name,

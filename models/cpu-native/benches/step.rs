@@ -10,7 +10,6 @@
 //! the peak of the same round.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ use morphgl_batching_cpu::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Topology};
 use morphgl_platform::{Pages, SimdLevel};
 use morphgl_registry::{
-    BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Result, SamplerSettings, SeedSet,
+    BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Pass, Result, SamplerSettings, SeedSet,
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
@@ -146,27 +145,10 @@ impl Limits {
     }
 }
 
-/// Bytes per second of sequential reads of 256 MiB in the calling pool.
-fn read_bandwidth() -> f64 {
-    let mut pages = Pages::zeroed(256 << 20).expect("memory to read");
-    let values: &mut [f32] = bytemuck::cast_slice_mut(&mut pages);
-    values.fill(1.0);
-    let seconds = probe::best(9, || {
-        let sums = |values: &[f32]| {
-            values.as_chunks::<64>().0.iter().fold([0.0f32; 64], |mut sums, x| {
-                sums.iter_mut().zip(x).for_each(|(s, x)| *s += x);
-                sums
-            })
-        };
-        black_box(values.par_chunks(1 << 16).map(|values| sums(values)[0]).sum::<f32>());
-    });
-    (256 << 20) as f64 / seconds
-}
-
 /// Measures and prints the processor's limits and single GEMMs.
 fn limits(options: &Options, threads: usize) -> Limits {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-    let (peaks, bandwidth) = pool.install(|| (probe::peak_flops(), read_bandwidth()));
+    let (peaks, bandwidth) = pool.install(|| (probe::peak_flops(), probe::read_bandwidth()));
     if options.json {
         let line = json!({"what": "limits", "isa": isa(), "threads": threads, "flops": peaks.vectors, "tiles_flops": peaks.tiles,
             "read_bytes": bandwidth});
@@ -295,8 +277,9 @@ fn main() -> Result<()> {
             let (all, [min, median, max]) = (gathered_steps.clone(), sorted(gathered_steps));
             let [direct, gathering] = [sorted(direct), sorted(gathering)];
             step(&mut native, &batches[0])?;
-            let (times, work) = (native.times().clone(), native.work(host)?);
-            let (flops, bytes) = (work.flops / min * 1e3, work.bytes / min * 1e3);
+            let (times, passes) = (native.times().clone(), native.passes(host)?);
+            let of = |work: fn(&Pass) -> f64| passes.iter().map(work).sum::<f64>() / min * 1e3;
+            let (flops, bytes) = (of(|pass| pass.flops), of(|pass| pass.bytes));
             let [burn, untiled] = [burn_steps, untiled].map(|times| (!times.is_empty()).then(|| sorted(times)));
             let untiled_phases = vector_native.as_ref().map(|native| native.times().clone());
             if options.json {

@@ -21,11 +21,12 @@ mod spmm;
 mod support;
 mod trainer;
 mod vectors;
+mod work;
 
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
 use morphgl_registry::{At, Build, Description, Hardware, Key, Machine, Phase, Training, Unavailable, submit};
 
-pub use network::{PassTimes, Work};
+pub use network::PassTimes;
 pub use support::supports;
 pub use trainer::CpuNative;
 

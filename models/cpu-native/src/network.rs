@@ -6,7 +6,7 @@ use std::time::Instant;
 use morphgl_graph_store::{Dataset, FeatureMatrix, FeatureView};
 use morphgl_model_core::{Dropout, DropoutSite, ModelSpec, Objective, ParameterSpec};
 use morphgl_platform::SimdLevel;
-use morphgl_registry::{BatchFeatures, Block, GradientReady, Score, Targets};
+use morphgl_registry::{BatchFeatures, Block, GradientReady, Pass, Score, Targets};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
@@ -16,6 +16,7 @@ use crate::loss::cross_entropy;
 use crate::parallel::{self, row_blocks};
 use crate::rows::{InputRows, NodeIds};
 use crate::sparse::{Nonzeros, Side, SparseInput};
+use crate::work::{LayerWork, Sizes, Work};
 
 /// Edges whose sources a task looks up.
 const EDGES: usize = 1 << 14;
@@ -59,15 +60,6 @@ pub struct PassTimes {
     pub loss: f64,
     /// Backward pass of each layer.
     pub backward: Vec<f64>,
-}
-
-/// Minimum work of a mini-batch.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Work {
-    /// Floating point operations of GEMMs, forward and backward.
-    pub flops: f64,
-    /// Bytes of messages over edges, and of every matrix once for each GEMM that reads or writes it.
-    pub bytes: f64,
 }
 
 /// The part of a mini-batch that a pass reads.
@@ -132,6 +124,16 @@ impl<'a> Input<'a> {
 impl LayerInputs {
     fn input_dropout(&self, mode: Mode) -> Option<Dropout> {
         mode.dropout(0, DropoutSite::Input, self.spec.input_dropout)
+    }
+
+    /// Bytes of a row that a layer reads, and its elements that are multiplied: of the first layer's input as it is stored.
+    fn row_size(&self, layer: &Layer, input: Input<'_>) -> (usize, usize) {
+        let width = layer.shape.in_dim;
+        match &self.nonzeros {
+            _ if layer.index > 0 || self.by_type.is_some() => (4 * width, width),
+            Some((store, _)) => (store.row_bytes(), store.row_bytes() / Nonzeros::BYTES),
+            None => (width * (input.features.as_bytes().len() / input.features.len().max(1)), width),
+        }
     }
 
     /// Reads the nonzeros of the input with dropout, and for training sorts them by column.
@@ -269,34 +271,29 @@ impl Network {
         self.layers.iter_mut().for_each(|layer| layer.attends_first = first);
     }
 
-    /// The work of a mini-batch with blocks of these sizes, in the orders chosen for the last mini-batch.
-    pub(crate) fn work(&self, input: Input<'_>) -> Work {
-        let mut work = Work::default();
-        for (l, layer) in self.layers.iter().enumerate() {
-            let dst = input.num_dst(l) as f64;
-            let (src, edges) = input.blocks.get(l).map_or((dst, 0.0), |b| (b.num_src as f64, b.num_edges() as f64));
-            let (depth, width) = (layer.shape.in_dim as f64, layer.width as f64);
-            let [neighbours, root] = layer.ranges.weights().map(|range| if range.is_some() { dst } else { 0.0 });
-            let passes = if layer.propagates { 3.0 } else { 2.0 };
-            if layer.order == Order::AttendFirst {
-                // The sums of all heads, whose gradient is always computed; it is what edges propagate.
-                let sums = layer.shape.heads as f64 * depth;
-                let messages = 2.0 * depth + if layer.propagates { sums } else { 0.0 };
-                work.flops += 3.0 * 2.0 * dst * depth * width;
-                work.bytes += 4.0 * (3.0 * dst * (sums + width) + edges * messages);
-                continue;
-            }
-            let (rows, message) = match layer.order {
-                Order::ByType => (self.inputs.adjacencies[l].groups.num_rows() as f64, depth),
-                Order::AggregateFirst => (neighbours + root, depth),
-                Order::TransformFirst | Order::Attend | Order::AttendFirst => (src + root, width),
-            };
-            let once = matches!(layer.order, Order::AggregateFirst | Order::ByType) && !layer.propagates;
-            let aggregations = if once { 1.0 } else { 2.0 };
-            work.flops += passes * 2.0 * rows * depth * width;
-            work.bytes += 4.0 * (passes * rows * (depth + width) + aggregations * edges * message);
+    /// The passes over the last mini-batch, which had this input.
+    pub(crate) fn passes(&self, input: Input<'_>) -> Vec<Pass> {
+        let Self { layers, inputs, times, .. } = self;
+        let of_layer = |(l, layer): (usize, &Layer)| {
+            let dst = input.num_dst(l);
+            let (src, edges) = input.blocks.get(l).map_or((dst, 0), |b| (b.num_src, b.num_edges()));
+            let grouped = if layer.order == Order::ByType { inputs.adjacencies[l].groups.num_rows() } else { 0 };
+            let (row_bytes, row_elements) = inputs.row_size(layer, input);
+            LayerWork::new(layer, Sizes { src, dst, edges, grouped, row_bytes, row_elements })
+        };
+        let mut works: Vec<LayerWork> = layers.iter().enumerate().map(of_layer).collect();
+        for l in 1..works.len() {
+            let bytes = works[l].summed_before;
+            works[l - 1].backward.read(bytes);
         }
-        work
+        let uncounted = |name: &str, seconds| Work::default().pass(name.to_string(), seconds);
+        let forward = |(l, work): (usize, &LayerWork)| work.forward.pass(format!("forward {l}"), times.forward[l]);
+        let backward = |(l, work): (usize, &LayerWork)| work.backward.pass(format!("backward {l}"), times.backward[l]);
+        let mut passes = vec![uncounted("prepare", times.prepare)];
+        passes.extend(works.iter().enumerate().map(forward));
+        passes.push(uncounted("loss", times.loss));
+        passes.extend(works.iter().enumerate().rev().map(backward));
+        passes
     }
 
     /// Computes the logits, and in training what backward needs.

@@ -139,6 +139,12 @@ impl Optimizer {
         finite.into_inner()
     }
 
+    /// Bytes that a step reads and writes of parameters, gradients (which are cleared after it) and moments, but for tables of embeddings.
+    pub(crate) fn step_bytes(&self) -> usize {
+        let elements: usize = self.dense.iter().map(|(range, _)| range.len()).sum();
+        2 * 4 * elements * (2 + self.spec.moments().len())
+    }
+
     /// Sets the gradients of the parameters that are no tables of embeddings to 0.
     pub(crate) fn clear(&self, gradients: &mut [f32]) {
         self.dense.iter().for_each(|(range, _)| gradients[range.clone()].fill(0.0));

@@ -1,8 +1,10 @@
 //! Reference measurements for the bench `step`: the processor's peak, and single GEMMs.
 
+use std::hint::black_box;
 use std::time::Instant;
 
-use morphgl_platform::SimdLevel;
+use morphgl_platform::{Pages, SimdLevel};
+use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles, tiles_flops};
@@ -32,6 +34,28 @@ pub struct Peaks {
 pub fn peak_flops() -> Peaks {
     let best = |on_tiles: bool| (0..9).map(|_| peak(on_tiles)).fold(0.0, f64::max);
     Peaks { vectors: best(false), tiles: has_tiles(SimdLevel::current()).then(|| best(true)) }
+}
+
+/// Bytes per second of sequential reads of 256 MiB in the calling pool.
+///
+/// # Panics
+///
+/// Where the system has no memory for it.
+pub fn read_bandwidth() -> f64 {
+    const BYTES: usize = 256 << 20;
+    let mut pages = Pages::zeroed(BYTES).expect("memory to read");
+    let values: &mut [f32] = bytemuck::cast_slice_mut(&mut pages);
+    values.fill(1.0);
+    let sums = |values: &[f32]| {
+        values.as_chunks::<64>().0.iter().fold([0.0f32; 64], |mut sums, x| {
+            sums.iter_mut().zip(x).for_each(|(s, x)| *s += x);
+            sums
+        })
+    };
+    let seconds = best(9, || {
+        black_box(values.par_chunks(1 << 16).map(|values| sums(values)[0]).sum::<f32>());
+    });
+    BYTES as f64 / seconds
 }
 
 /// FLOP/s of one run from registers and first-level caches alone, of some milliseconds.

@@ -31,6 +31,9 @@ pub(crate) struct Nonzeros {
 }
 
 impl Nonzeros {
+    /// Bytes of a nonzero: its column and its value.
+    pub(crate) const BYTES: usize = 8;
+
     /// Reads rows of `dim` elements.
     ///
     /// # Complexity
@@ -68,7 +71,7 @@ impl Nonzeros {
 
     /// Average bytes of a row's nonzeros.
     pub(crate) fn row_bytes(&self) -> usize {
-        8 * self.columns.len() / (self.indptr.len() - 1).max(1)
+        Self::BYTES * self.columns.len() / (self.indptr.len() - 1).max(1)
     }
 
     fn row(&self, row: usize) -> Range<usize> {

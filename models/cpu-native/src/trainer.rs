@@ -14,17 +14,17 @@ use morphgl_model_core::{
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
     BatchFeatures, BatchId, Error, GatherRows, GradientReady, Gradients, Handle, HostBatch, Key, MiniBatch, ModelState,
-    NamedTensor, Result, Score, SingleProcess, Targets, Training, TrainingContext,
+    NamedTensor, Pass, Result, Roofline, Score, SingleProcess, Targets, Training, TrainingContext,
 };
 
 use crate::infer::{self as inference, InferenceModel};
 use crate::layer::{Mode, TypedInputs};
-use crate::network::{Input, Network, PassTimes, Work};
+use crate::network::{Input, Network, PassTimes};
 use crate::optimizer::Optimizer;
 use crate::simd::{has_tiles, vector_level};
 use crate::sparse::Nonzeros;
 use crate::support::supports_on_tiles;
-use crate::{AMX_KEY, KEY, supports};
+use crate::{AMX_KEY, KEY, probe, supports};
 
 /// Trains on CPU threads.
 pub struct CpuNative {
@@ -42,8 +42,12 @@ pub struct CpuNative {
     count: u64,
     last: Option<BatchId>,
     optimizer: Optimizer,
+    /// Seconds of the optimizer's last step.
+    step_seconds: f64,
     objective: Objective,
     network: Network,
+    /// Peak FLOP per second and bytes per second, once they have been measured.
+    peaks: Option<(f64, f64)>,
 }
 
 impl fmt::Debug for CpuNative {
@@ -106,8 +110,10 @@ impl CpuNative {
             count: 0,
             last: None,
             optimizer: Optimizer::new(spec.optimizer, &specs),
+            step_seconds: 0.0,
             objective: Objective::new(&spec.model)?,
             network: Network::new((&of_dataset, &specs), level, &context.dataset, nonzeros),
+            peaks: None,
             parameters,
             specs,
             spec,
@@ -119,14 +125,18 @@ impl CpuNative {
         self.network.times()
     }
 
-    /// Minimum work of a mini-batch, in the orders of aggregation and GEMM chosen for the last mini-batch.
+    /// The passes of the last step, which was over `batch`, with the least work in the orders of aggregation and GEMM chosen for it.
     ///
     /// # Errors
     ///
     /// A mini-batch that does not fit the model.
-    pub fn work(&self, batch: &HostBatch) -> Result<Work> {
+    pub fn passes(&self, batch: &HostBatch) -> Result<Vec<Pass>> {
         let second_degrees = source_degrees(batch, 1);
-        Ok(self.network.work(input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?))
+        let input = input(&self.key, &self.dataset, &self.spec.model, batch, &second_degrees)?;
+        let mut passes = self.network.passes(input);
+        let bytes = self.optimizer.step_bytes() as f64;
+        passes.push(Pass { name: "optimizer".to_string(), seconds: self.step_seconds, flops: 0.0, bytes });
+        Ok(passes)
     }
 
     /// For tests and benches: makes all layers of a GAT attend to their input rows and multiply the sums, or multiply the
@@ -333,6 +343,7 @@ impl Training for CpuNative {
             return Err(nothing_accumulated(self.key.clone()));
         }
         pool.install(|| self.update())?;
+        self.step_seconds = start.elapsed().as_secs_f64();
         Ok(Handle::ready((), start.elapsed()))
     }
 
@@ -404,6 +415,17 @@ impl Training for CpuNative {
         let mut model = InferenceModel { network, spec, parameters, input: Vec::new() };
         let (key, of, limits) = (self.key.clone(), (&*self.dataset, nodes), Limits::default());
         pool.install(|| infer((key, spec), &mut model, of, layers, limits, peers))
+    }
+
+    fn roofline(&mut self, batch: &MiniBatch) -> Option<Result<Roofline>> {
+        let tiles = has_tiles(self.level);
+        let measure = || {
+            let peaks = probe::peak_flops();
+            (peaks.tiles.filter(|_| tiles).unwrap_or(peaks.vectors), probe::read_bandwidth())
+        };
+        let (flops_per_s, bytes_per_s) = *self.peaks.get_or_insert_with(|| self.pool.install(measure));
+        let passes = batch.host().and_then(|batch| self.passes(batch));
+        Some(passes.map(|passes| Roofline { flops_per_s, bytes_per_s, passes }))
     }
 
     fn infer_bytes(&self) -> Option<u64> {

@@ -166,7 +166,7 @@ fn the_order_with_less_work_is_chosen() {
         let mut trainer = CpuNative::new(&context(&model, 1)).expect("the operator is built");
         trainer.attend_first(attend_first);
         trainer.accumulate(&host(batch.clone())).expect("accumulated");
-        trainer.work(&batch).expect("the mini-batch fits").flops
+        trainer.passes(&batch).expect("the mini-batch fits").iter().map(|pass| pass.flops).sum::<f64>()
     };
     for (nodes, width, first) in [([4_000, 500], 64, true), ([520, 500], 8, false)] {
         let chosen = flops(&nodes, width, None);

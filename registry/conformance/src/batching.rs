@@ -140,14 +140,28 @@ impl GivenNodes for GivenSet {
     }
 }
 
+/// The part of the suite that is run, for an emulated device, on which all of it takes minutes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// One of every so many graphs with seeds or pairs is tested.
+    pub cases: usize,
+    /// One of every so many combinations of the settings of a kind of sampling is tested. A number that shares no factor with those of
+    /// the values of each setting, such as 7, leaves out none of the values.
+    pub settings: usize,
+}
+
+impl Part {
+    /// The whole suite.
+    pub const ALL: Self = Self { cases: 1, settings: 1 };
+}
+
 /// The operator under test, at one place.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     description: &'a Description,
     place: Place,
     options: Value,
-    /// One of `every` combinations of the settings of a kind of sampling is tested.
-    every: usize,
+    part: Part,
 }
 
 impl Subject<'_> {
@@ -193,9 +207,15 @@ impl Subject<'_> {
         self.batches(case, 1, &ids(case, epoch), true)
     }
 
-    /// Whether the next combination of settings is tested: one of every [`Subject::every`].
+    /// The cases that are tested: one of every [`Part::cases`].
+    pub(crate) fn some(&self, cases: Vec<Case>) -> impl Iterator<Item = Case> + use<> {
+        let every = self.part.cases;
+        cases.into_iter().skip(every - 1).step_by(every)
+    }
+
+    /// Whether the next combination of settings is tested: one of every [`Part::settings`].
     pub(crate) fn takes_some(&self) -> impl FnMut() -> bool + use<> {
-        let (every, mut count) = (self.every, 0);
+        let (every, mut count) = (self.part.settings, 0);
         move || {
             count += 1;
             count % every == 0
@@ -234,19 +254,18 @@ pub(crate) fn ids(case: &Case, epoch: u32) -> Vec<BatchId> {
 ///
 /// When the operator does not conform.
 pub fn run(description: &Description) {
-    run_some(description, 1);
+    run_part(description, Part::ALL);
 }
 
-/// As [`run`], with one of every `every` combinations of the settings of a kind of sampling: for an emulated device, on which all of
-/// them take minutes. A number that shares no factor with those of the values of each setting, such as 7, leaves out none of the values.
+/// As [`run`], a part of it.
 ///
 /// # Panics
 ///
 /// As [`run`].
-pub fn run_some(description: &Description, every: usize) {
+pub fn run_part(description: &Description, part: Part) {
     let Some(place) = crate::output_place(description) else { return };
     assert!(!description.samplers.is_empty(), "a batching operator samples by one kind at least");
-    let subject = Subject { description, place, options: Value::Null, every };
+    let subject = Subject { description, place, options: Value::Null, part };
     for spec in description.samplers {
         properties(&subject, spec);
         options(&subject, spec);
@@ -278,7 +297,7 @@ pub fn equal(spec: &SamplingSpec, descriptions: [&Description; 2]) {
     let samples = |description: &Description| assert!(description.samplers.contains(spec), "{}", description.key);
     descriptions.into_iter().for_each(samples);
     let [Some(one), Some(other)] = descriptions.map(crate::output_place) else { return };
-    let subject = |description, place| Subject { description, place, options: Value::Null, every: 1 };
+    let subject = |description, place| Subject { description, place, options: Value::Null, part: Part::ALL };
     let (one, other) = (subject(descriptions[0], one), subject(descriptions[1], other));
     for case in cases() {
         let case = case.by(spec);
@@ -331,12 +350,12 @@ fn settings(subject: &Subject<'_>, spec: &SamplingSpec) {
 /// With each of its options set, an operator makes valid mini-batches, each a function of its id; an interchangeable one the same
 /// ones as without.
 fn options(without: &Subject<'_>, spec: &SamplingSpec) {
-    let &Subject { description, ref place, every, .. } = without;
+    let &Subject { description, ref place, part, .. } = without;
     // Some seeds repeat.
     let seeds: Vec<u32> = (0..32).map(|i| i * i % 60).collect();
     let case = Case::new(graphs::random(60, 5, false)).of(&seeds).by(spec);
     let built = |options: Value| {
-        let subject = Subject { description, place: place.clone(), options, every };
+        let subject = Subject { description, place: place.clone(), options, part };
         subject.build(&case).map(|_| subject)
     };
     crate::set_each_option(description.options, built, |_, subject| {
@@ -351,7 +370,7 @@ fn options(without: &Subject<'_>, spec: &SamplingSpec) {
 }
 
 fn properties(subject: &Subject<'_>, spec: &SamplingSpec) {
-    for case in cases() {
+    for case in subject.some(cases()) {
         let case = case.by(spec);
         laws::batches_fit_the_graph(subject, &case);
         laws::every_seed_comes_as_often_as_given(subject, &case);

@@ -1,16 +1,16 @@
 //! The suite of phase Batching for sampling of neighbours. Under a sanitizer, a part of the combinations of settings is tested.
 
-mod strides;
+mod parts;
 
 use morphgl_batching_cuda_neighbor::{NEIGHBOR, TYPED};
-use morphgl_conformance::batching::run_some;
+use morphgl_conformance::batching::run_part;
 
 #[test]
 fn neighbor_conforms() {
-    run_some(&NEIGHBOR, strides::every()[0]);
+    run_part(&NEIGHBOR, parts::run()[0]);
 }
 
 #[test]
 fn typed_conforms() {
-    run_some(&TYPED, strides::every()[1]);
+    run_part(&TYPED, parts::run()[1]);
 }

@@ -1,17 +1,17 @@
 //! The suite of phase Batching for ShaDow and random walks: a program beside `conformance`, since the thread sanitizer takes minutes for
 //! each, one thread at a time.
 
-mod strides;
+mod parts;
 
 use morphgl_batching_cuda_neighbor::{SHADOW, WALK};
-use morphgl_conformance::batching::run_some;
+use morphgl_conformance::batching::run_part;
 
 #[test]
 fn shadow_conforms() {
-    run_some(&SHADOW, strides::every()[0]);
+    run_part(&SHADOW, parts::run()[0]);
 }
 
 #[test]
 fn walk_conforms() {
-    run_some(&WALK, strides::every()[0]);
+    run_part(&WALK, parts::run()[0]);
 }

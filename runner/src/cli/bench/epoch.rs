@@ -89,6 +89,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
             share.keys.training, model.kind, model.hidden
         ),
         load: timed.load,
+        details: String::new(),
         fields: vec![fields, source::settings(&config)],
     })
 }

@@ -55,6 +55,7 @@ pub(super) fn run(args: &SourceArgs, context: &RunContext, show: Show) -> Result
         unit: "GB/s",
         values: rows_per_s.iter().map(|rate| rate * row_bytes as f64 / 1e9).collect(),
         load: timed.load,
+        details: String::new(),
         fields: vec![
             json!({
                 "variant": variant, "dtype": dtype.to_string(), "row_bytes": row_bytes, "batches": batches.len(),

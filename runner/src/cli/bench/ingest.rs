@@ -129,6 +129,7 @@ pub(super) fn run(args: &Args, call: &Invocation<'_>) -> Result<Measurement> {
         other_units,
         settings: [std::slice::from_ref(&args.format), &args.options].concat().join(" "),
         load,
+        details: String::new(),
         fields: vec![fields],
     })
 }

@@ -25,6 +25,8 @@ pub(super) struct Measurement {
     /// Settings in words, for the table alone.
     pub(super) settings: String,
     pub(super) load: Cores,
+    /// Text behind the table.
+    pub(super) details: String,
     /// Further fields of the document, as JSON objects.
     pub(super) fields: Vec<Value>,
 }
@@ -58,7 +60,7 @@ impl Measurement {
         let table = show::table(&["unit", "median", "least", "most", "spread"], &rows, &[0]);
         let cores = |c: Option<f64>| c.map_or("an unknown number of".to_string(), |c| format!("{c:.1}"));
         format!(
-            "{} of {}, {}, {}; {}\n{table}{} values; this kept {} cores busy, other programs {}\n",
+            "{} of {}, {}, {}; {}\n{table}{} values; this kept {} cores busy, other programs {}\n{}",
             self.what,
             self.data,
             show::plural(self.threads as u64, "thread"),
@@ -67,6 +69,7 @@ impl Measurement {
             self.values.len(),
             cores(self.load.own),
             cores(self.load.others),
+            self.details,
         )
     }
 

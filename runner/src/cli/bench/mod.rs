@@ -5,6 +5,7 @@ mod gather;
 mod ingest;
 mod measurement;
 mod prepare;
+mod roofline;
 mod sample;
 mod source;
 mod step;

@@ -99,6 +99,7 @@ impl Source {
             unit: "batches/s",
             values: timed.map(|seconds, counts| counts.batches as f64 / seconds),
             load: timed.load,
+            details: String::new(),
             fields: vec![
                 json!({
                     "mode": mode, "batching": self.route.batching.to_string(), "batches": counts.batches,

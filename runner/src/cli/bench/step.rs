@@ -9,6 +9,7 @@ use morphgl_registry::{Key, MiniBatch, Place, Training, TrainingOperator};
 use serde_json::json;
 
 use super::measurement::Measurement;
+use super::roofline::Rooflines;
 use super::source::{self, BatchCounts, BatchSequence};
 use super::{Amount, check, timed};
 use crate::cli::show::Show;
@@ -30,6 +31,7 @@ const TRIALS: usize = 3;
   morphgl bench step arxiv --model gcn --threads 4
   morphgl bench step arxiv --model gat --training Training_CPU_Burn    another operator than the fastest
   morphgl bench step arxiv --task link --negatives 5 --fanouts 15,10   of pairs
+  morphgl bench step arxiv --roofline --training Training_CPU_Native   what bounds each layer
 
 By default, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 64 for GAT, of one head.
 `morphgl ops` lists the training operators; without --training the one that `morphgl train` would choose is measured: of \
@@ -43,6 +45,9 @@ pub(super) struct Args {
     batch: BatchOptions,
     #[command(flatten)]
     amount: Amount,
+    /// Time every pass of a step, and show its FLOP and bytes beside the processor's peaks
+    #[arg(long, help_heading = "Measurement")]
+    roofline: bool,
 }
 
 pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measurement> {
@@ -69,17 +74,31 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
         check(&stop)?;
     }
     let steps = args.amount.repeats as usize * batches.len();
-    let timed = timed(0..steps, show, &stop, |i| step(operator.as_mut(), &batches[i % batches.len()]))?;
+    let mut rooflines = Rooflines::default();
+    if args.roofline {
+        // The operator measures the peaks once, outside of the steps that are timed.
+        step(operator.as_mut(), &batches[0])?;
+        Rooflines::default().add(&key, operator.as_mut(), &batches[0])?;
+    }
+    let timed = timed(0..steps, show, &stop, |i| {
+        let batch = &batches[i % batches.len()];
+        step(operator.as_mut(), batch)?;
+        if args.roofline { rooflines.add(&key, operator.as_mut(), batch) } else { Ok(()) }
+    })?;
     let values = timed.map(|seconds, _| 1e3 * seconds);
     let parameters: usize = operator.parameters()?.iter().map(|p| p.values.len()).sum();
     let model = &job.config.spec.model;
     let edges = counts.mean(counts.edges);
-    let fields = json!({
+    let details = if args.roofline { rooflines.text(median(&values)) } else { String::new() };
+    let mut fields = json!({
         "model": model.kind, "hidden": model.hidden, "layers": model.layers, "params": parameters,
         "training": key.to_string(), "batches": batches.len(),
         "input_nodes_per_batch": counts.mean(counts.nodes), "edges_per_batch": edges,
         "edges_per_s": edges / median(&values) * 1e3,
     });
+    if args.roofline {
+        fields["roofline"] = rooflines.json();
+    }
     let settings = source::settings_in_words(&job.config);
     Ok(Measurement {
         what: "step",
@@ -90,6 +109,7 @@ pub(super) fn run(args: &Args, context: &RunContext, show: Show) -> Result<Measu
         values,
         settings: format!("{key}, {} of width {}, {settings}", model.kind, model.hidden),
         load: timed.load,
+        details,
         fields: vec![fields, source::settings(&job.config)],
     })
 }
