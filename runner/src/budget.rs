@@ -97,7 +97,7 @@ fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose, gathers: boo
 }
 
 /// Whether the user set the memory of the operator's cache: of a batching operator its part of the host's or the device's, of a
-/// transferring one the size of its cache. Then no plan changes it.
+/// transferring one the size of its cache. Then no plan changes it; on a described machine a plan's size is within it.
 pub(crate) fn is_fixed(config: &JobConfig, registry: &Registry, key: &Key) -> Result<bool> {
     let of_cache = key.phase == Phase::Transferring;
     let is_size = |spec: &&OptionSpec| match spec.role {
@@ -107,5 +107,5 @@ pub(crate) fn is_fixed(config: &JobConfig, registry: &Registry, key: &Key) -> Re
     };
     let mut sizes = registry.get(key)?.options.iter().filter(is_size);
     let is_set = config.options.get(key).is_some_and(|given| sizes.any(|spec| given.contains_key(spec.name)));
-    Ok(is_set || of_cache && config.cache_bytes.is_some())
+    Ok((is_set || of_cache && config.cache_bytes.is_some()) && config.machine.is_none())
 }

@@ -22,8 +22,8 @@ use crate::engine::Ends;
 use crate::task;
 use crate::unified::{LIMIT, Message, Others};
 
-pub(crate) use plan::candidate;
-pub use plan::{Factored, FactoredProfile};
+pub use plan::{Factored, FactoredProfile, RoleCaches};
+pub(crate) use plan::{RolesInFlight, candidate};
 
 /// Devices with roles, and what tells of their all-reduces.
 #[derive(Debug)]
@@ -168,6 +168,11 @@ fn divide(operators: Operators, factored: &Factored, schedule: &RolesSchedule) -
         if let Some(to) = number(&trainer.place).filter(|&to| to < train && trainer.key == keys.training) {
             devices[to].training = Some(trainer);
         }
+    }
+    for (number, device) in devices.iter_mut().enumerate() {
+        let Some(caches) = factored.caches.filter(|_| device.training.is_some()) else { continue };
+        let bytes = if number < stay { caches.trainer_bytes } else { caches.standby_bytes };
+        device.transferring.iter_mut().try_for_each(|(_, transferring)| transferring.resize_cache(bytes))?;
     }
     for (number, RolesDevice { place, batching, transferring, training, .. }) in devices.iter().enumerate() {
         // A device that never trains alone need not move its own shares.

@@ -53,7 +53,7 @@ pub use engine::ExchangeKind;
 pub use evaluate::{Evaluation, full};
 pub use evaluated::Evaluated;
 pub use executor::Executor;
-pub use factored::{Factored, FactoredProfile};
+pub use factored::{Factored, FactoredProfile, RoleCaches};
 pub use group::{Group, Inferred, SharedExchange};
 pub use job::Job;
 pub use memory::AllocatorHooks;

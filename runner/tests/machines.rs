@@ -191,7 +191,6 @@ fn what_has_no_meaning_on_a_described_machine_is_refused_by_name() {
         ("--patience", Some("2")),
         ("--profile-seconds", Some("1")),
         ("--fresh", None),
-        ("--cache", Some("in-degree:1MiB")),
         ("--allow-staleness", Some("4")),
         ("--exchange", Some("host")),
     ] {
@@ -246,4 +245,113 @@ fn phases_at_once_take_all_of_a_link_at_most() {
     assert!((executed(1.0) - 0.75).abs() < 1e-12, "in use from 0 to 3");
     assert!((executed(0.6) - (0.6 + 1.0 + 0.6) / 4.0).abs() < 1e-12);
     assert_eq!(link(1.0).executed(&Timeline::default()), None);
+}
+
+/// A graph of which the caches of [`tight`] hold a part of the rows, and options for it.
+fn hot_and_cold(bench: &Bench) -> Vec<&'static str> {
+    bench.text(&[
+        "generate",
+        "sbm",
+        "-o",
+        "rows",
+        "--nodes",
+        "6000",
+        "--classes",
+        "4",
+        "--dim",
+        "64",
+        "--degree",
+        "10",
+    ]);
+    let text = "name = \"tight\"\npeer_gb_per_s = 50\n[host]\ncores = 8\nmemory_gb = 1\nbandwidth_gb_per_s = 60\n\
+                sampling_m_edges_per_s = 1\ngflop_per_s = 10\n[[link]]\nname = \"l\"\ngb_per_s = 1\n[[device]]\nname = \"d\"\n\
+                count = 3\nlink = \"l\"\nmemory_gb = 0.0022\nbandwidth_gb_per_s = 500\ntflop_per_s = 1\nsampling_m_edges_per_s = 200\n";
+    fs::write(bench.path().join("tight.toml"), text).expect("room on the disk");
+    let options = "rows --batch-size 50 --layers 2 --hidden 16 --fanouts 5,5 --buffer 2 --quiet --machine tight.toml";
+    options.split(' ').collect()
+}
+
+/// Hits per request of a run's caches.
+fn hit_rate(run: &Value) -> f64 {
+    let counters = run["counters"].as_object().expect("counters").values();
+    let sum = |name: &str| -> f64 { counters.clone().filter_map(|counted| counted[name].as_f64()).sum() };
+    sum("cache_hits") / sum("cache_requests")
+}
+
+/// One device that samples and trains, a group, and devices with roles: rows are found as predicted, in memory that is there; a
+/// device that only trains caches more of them.
+#[test]
+fn caches_have_what_memory_leaves_and_hit_as_predicted() {
+    let bench = Bench::new();
+    let options = hot_and_cold(&bench);
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let train = |more: &[&'static str]| bench.json(&[&["train"], &options[..], more].concat());
+    let alone = train(&["--plan", "device"]);
+    let plan = &alone["plan"];
+    let cache = &plan["caches"][0];
+    assert_eq!(cache["operator"], "Transferring_PCIe+SIM_SimGather", "{plan}");
+    let rate = number(&cache["hit_rate"]);
+    assert!((0.2..0.98).contains(&rate), "{rate} of the rows are found: a part of them fits");
+    assert!((hit_rate(&alone) - rate).abs() < 0.02, "{} executed, {rate} predicted", hit_rate(&alone));
+    let limit = number(&alone["plan"]["caches"][0]["left_bytes"]) + number(&cache["bytes"]);
+    let used = number(&plan["memory"]["device"]) + number(&plan["memory"]["device_caches"]);
+    assert!(used <= limit && limit <= 0.0022e9, "{used} bytes of {limit}");
+
+    let roles = train(&["--plan", "factored"]);
+    let caches = &roles["factored"]["caches"];
+    let (of_roles, of_alone) = (number(&caches["trainer_bytes"]), number(&cache["bytes"]));
+    assert!(of_roles > 1.2 * of_alone, "{of_roles} bytes where the topology is not, {of_alone} where it is");
+    let predicted = number(&caches["hit_rate"]);
+    assert!(predicted > rate, "{predicted} beside {rate}");
+    assert!((hit_rate(&roles) - predicted).abs() < 0.02, "{} executed, {predicted} predicted", hit_rate(&roles));
+    assert!(number(&caches["standby_bytes"]) <= of_alone, "{caches}");
+
+    let group = train(&["--plan", "unified", "--shares", "equal"]);
+    let rate = number(&group["plan"]["caches"][0]["hit_rate"]);
+    assert!((hit_rate(&group) - rate).abs() < 0.03, "{} executed, {rate} predicted", hit_rate(&group));
+    let text = bench.text(&[&["plan"], &options[..]].concat());
+    assert!(
+        text.contains("of rows are predicted to be found") && text.contains("on a device that only trains"),
+        "{text}"
+    );
+}
+
+/// `--cache` and `--device-memory` size the caches, and without them epochs are longer.
+#[test]
+fn options_size_the_caches_of_described_machines() {
+    let bench = Bench::new();
+    let options = hot_and_cold(&bench);
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let plan = |more: &[&'static str]| bench.json(&[&["plan"], &options[..], more].concat());
+    let of = |json: &Value| json["plan"]["caches"][0].clone();
+    let device = ["--transferring", "Transferring_PCIe+SIM_SimGather"];
+    let plan = |more: &[&'static str]| plan(&[&device[..], more].concat());
+    let (fitting, none) = (plan(&[]), plan(&["--cache", "none"]));
+    assert_eq!(none["plan"]["caches"], Value::Null);
+    assert!(epoch_seconds(&fitting["plan"]) < epoch_seconds(&none["plan"]));
+    let small = of(&plan(&["--cache", "in-degree:100KiB"]));
+    assert!((90_000.0..=102_400.0).contains(&number(&small["bytes"])), "{small}");
+    let (little, much) = (of(&plan(&["--device-memory", "1400KiB"])), of(&plan(&["--device-memory", "64MiB"])));
+    assert!(number(&little["bytes"]) < number(&of(&fitting)["bytes"]), "{little}");
+    assert_eq!((number(&much["bytes"]), number(&much["hit_rate"])), (6000.0 * 64.0 * 4.0, 1.0), "all rows fit");
+}
+
+/// With caches of some rows, runs repeat to the bit and are resumed to the same bits.
+#[test]
+fn runs_with_caches_repeat_and_are_resumed() {
+    let bench = Bench::new();
+    let options = hot_and_cold(&bench);
+    for (mode, more) in [("device", &[][..]), ("factored", &[]), ("unified", &["--shares", "equal"])] {
+        let run = |name: &str, epochs: &str| {
+            let own = ["--plan", mode, "--run", name, "--epochs", epochs];
+            bench.text(&[&["train"], &options[..], &own, more].concat());
+            metrics(&bench.path().join(name))
+        };
+        let [first, second, resumed] = ["first", "second", "resumed"].map(|name| format!("{mode}-{name}"));
+        let whole = run(&first, "3");
+        assert_eq!(run(&second, "3"), whole, "{mode}");
+        run(&resumed, "1");
+        bench.text(&["train", "--resume", &resumed, "--epochs", "3", "--quiet"]);
+        assert_eq!(metrics(&bench.path().join(&resumed)), whole, "{mode}");
+    }
 }

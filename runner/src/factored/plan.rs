@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use morphgl_group::Weights;
 use morphgl_plan::{
-    Bottleneck, Limits, Linear, Phase, Plan, Resource, RolesPlan, RolesProblem, RolesSchedule, RolesWork, RouteKeys,
-    Segment, Strategy, Time, Utilisation, roles,
+    Bottleneck, Bytes, Limits, Linear, Phase, Plan, Resource, RolesPlan, RolesProblem, RolesSchedule, RolesWork,
+    RouteKeys, Segment, Strategy, Time, Utilisation, hit_rate_of_share, roles,
 };
 use morphgl_profile::{MemoryLimit, PeakBytes, Profile, Progress, RouteProfile, Settings, Watch};
 use morphgl_registry::{Operators, Place};
@@ -37,6 +37,39 @@ pub struct Factored {
     pub exchange: ExchangeKind,
     /// The leading trainer's plan, with the epoch of all.
     pub plan: Plan,
+    /// The caches of feature rows, where the machine is described and has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caches: Option<RoleCaches>,
+}
+
+/// Caches of feature rows on devices with roles, by what else their memory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RoleCaches {
+    /// Bytes on a device that only trains.
+    pub trainer_bytes: u64,
+    /// Bytes on a device that changes its role: it holds the topology, and mini-batches that it sampled, too.
+    pub standby_bytes: u64,
+    /// Part of the gathered rows of an epoch that are expected to be found, 0 to 1.
+    pub hit_rate: f64,
+}
+
+/// Bytes of the mini-batches and workers that devices with roles have at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RolesInFlight {
+    /// On a device that only trains: shares that wait, and one in training.
+    pub(crate) of_trainer: u64,
+    /// On a device that changes its role: the same, and a sampler's worker and queue.
+    pub(crate) of_standby: u64,
+}
+
+impl RolesInFlight {
+    /// With such mini-batches, by the limits of plans. A share takes no more than a whole one.
+    pub(crate) fn of(largest: &PeakBytes, limits: Limits) -> Self {
+        let Bytes { batched, ready, worker } = largest.with_margin();
+        let of_trainer = ready.saturating_mul(READY.min(limits.ready) as u64 + 1);
+        let queued = batched.saturating_mul(limits.ready as u64 + 1);
+        Self { of_trainer, of_standby: of_trainer.saturating_add(worker).saturating_add(queued) }
+    }
 }
 
 /// What devices with roles would do, as measured.
@@ -52,6 +85,11 @@ pub struct FactoredProfile {
     places: Vec<Place>,
     /// Whether a device can train shares that it has sampled: then it may change its role.
     switches: bool,
+    /// Of the same route to a device that changes its role, where its cache has another size than that of a device that only trains:
+    /// whole mini-batches, and the share of each.
+    standby: Option<[RouteProfile; 2]>,
+    /// Bytes of a device that only trains for its cache and mini-batches; `None` as of one that samples.
+    trainer_bytes: Option<u64>,
 }
 
 /// The route between devices with the fastest mini-batches, and the devices that have both roles by it.
@@ -74,12 +112,18 @@ pub(crate) fn candidate(profile: &Profile) -> Option<(RouteProfile, Vec<Place>)>
 impl FactoredProfile {
     /// What is known of a route between devices, with whole mini-batches and with such a share of each.
     pub(crate) fn new(
-        (whole, part): (RouteProfile, RouteProfile),
+        [whole, part]: [RouteProfile; 2],
         share: f64,
         all_reduce: f64,
         (places, switches): (Vec<Place>, bool),
     ) -> Self {
-        Self { whole, part, share, all_reduce, places, switches }
+        Self { whole, part, share, all_reduce, places, switches, standby: None, trainer_bytes: None }
+    }
+
+    /// The same, where a device that changes its role caches other rows than one that only trains, which has so many bytes for its
+    /// cache and mini-batches.
+    pub(crate) fn with_standby(self, standby: [RouteProfile; 2], trainer_bytes: Option<u64>) -> Self {
+        Self { standby: Some(standby), trainer_bytes, ..self }
     }
 
     /// Whether each of these devices has an operator that fills in features of mini-batches that it sampled itself.
@@ -120,7 +164,40 @@ impl FactoredProfile {
         })?;
         let part = part.routes.into_iter().next().expect("the route was measured");
         let switches = Self::switches(profile, &whole.keys(), &places);
-        Ok(Some(Self::new((whole, part), PART, all_reduce, (places, switches))))
+        Ok(Some(Self::new([whole, part], PART, all_reduce, (places, switches))))
+    }
+}
+
+impl FactoredProfile {
+    /// The caches of devices with such roles; `None` where nothing is cached.
+    fn caches(&self, problem: &RolesProblem, planned: &RolesPlan) -> Option<RoleCaches> {
+        // Bytes, and hits per request, of a cache whose hits are predicted.
+        let cached = |profile: &RouteProfile| {
+            profile.device_cache.as_ref().and_then(|cache| Some((cache.bytes, profile.hit_rate?))).unwrap_or_default()
+        };
+        let bytes = |profile: &RouteProfile| cached(profile).0;
+        let rate_of = |[whole, part]: [&RouteProfile; 2], share: f64| {
+            let [whole, part] = [whole, part].map(|profile| cached(profile).1);
+            hit_rate_of_share(whole, (self.share, part), share)
+        };
+        let own = [&self.whole, &self.part];
+        let standby = self.standby.as_ref().map_or(own, |[whole, part]| [whole, part]);
+        if own.into_iter().chain(standby).all(|profile| bytes(profile) == 0) {
+            return None;
+        }
+        let schedule = problem.schedule(&planned.segments);
+        let stay = schedule.min_trainers();
+        let rate_of_batch = |batch: usize| {
+            let trainers = schedule.trainers(batch);
+            let share = 1.0 / trainers as f64;
+            stay as f64 * share * rate_of(own, share) + (trainers - stay) as f64 * share * rate_of(standby, share)
+        };
+        let sum: f64 = (0..problem.num_batches).map(rate_of_batch).sum();
+        Some(RoleCaches {
+            trainer_bytes: bytes(&self.whole),
+            standby_bytes: bytes(standby[0]),
+            hit_rate: sum / problem.num_batches.max(1) as f64,
+        })
     }
 }
 
@@ -157,7 +234,7 @@ impl Factored {
         limits: Limits,
         staleness: usize,
     ) -> Result<Self> {
-        let FactoredProfile { whole, part, share, all_reduce, places, switches } = measured;
+        let FactoredProfile { whole, part, share, all_reduce, places, switches, standby, trainer_bytes } = measured;
         let line = |of: &dyn Fn(&RouteProfile) -> f64| Linear::through(of(whole), *share, of(part));
         let sampling = line(&|r| r.batching.first().map_or(0.0, |pool| pool.seconds.mean));
         let gathering = line(&|r| r.transferring.mean);
@@ -168,7 +245,9 @@ impl Factored {
             devices: places.len(),
             sampling,
             gathering,
-            standby_gathering: gathering,
+            standby_gathering: standby.as_ref().map_or(gathering, |[whole, part]| {
+                Linear::through(whole.transferring.mean, *share, part.transferring.mean)
+            }),
             training,
             all_reduce: *all_reduce,
             queue: queue(&whole.largest, own.limits)?,
@@ -182,11 +261,16 @@ impl Factored {
             planned.segments = vec![Segment { from: 0, trainers: planned.unswitched_trainers }];
             planned.epoch_seconds = planned.unswitched_seconds;
         }
-        let plans = morphgl_plan::plan(&own)?;
+        let caches = measured.caches(&problem, &planned);
+        let of_trainer = Limits { device_bytes: trainer_bytes.or(own.limits.device_bytes), ..own.limits };
+        let plans = morphgl_plan::plan(&own.with_limits(of_trainer))?;
         let pipelined = plans.all().iter().find(|plan| plan.strategy != Strategy::Sequential);
-        let plan = leading(pipelined.unwrap_or(plans.best()).clone(), &problem, &planned, places);
+        let mut plan = leading(pipelined.unwrap_or(plans.best()).clone(), &problem, &planned, places);
+        for cache in plan.caches.iter_mut().filter(|cache| cache.operator == whole.route.transferring) {
+            cache.hit_rate = caches.map(|caches| caches.hit_rate);
+        }
         let (places, keys, exchange) = (places.clone(), whole.keys(), ExchangeKind::Auto);
-        Ok(Self { places, keys, problem, roles: planned, exchange, plan })
+        Ok(Self { places, keys, problem, roles: planned, exchange, plan, caches })
     }
 
     /// The same roles with gradients added up by `exchange`.
@@ -304,6 +388,13 @@ impl fmt::Display for Factored {
         if self.problem.staleness > 0 {
             let steps = words::plural(self.problem.staleness as u64, "step");
             write!(f, "; gradients at most {steps} stale, so that trainers go on during the all-reduce")?;
+        }
+        if let Some(RoleCaches { trainer_bytes, standby_bytes, hit_rate }) = self.caches {
+            write!(f, "; a cache of {} on a device that only trains", words::bytes(trainer_bytes))?;
+            if train.len() > stay.len() {
+                write!(f, " and of {} on one that changes its role", words::bytes(standby_bytes))?;
+            }
+            write!(f, ", {:.1}% of rows are predicted to be found", 100.0 * hit_rate)?;
         }
         if segments.len() > 1 {
             let changes = words::plural(segments.len() as u64 - 1, "change");

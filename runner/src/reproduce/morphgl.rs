@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use morphgl_execute::EpochReport;
+use morphgl_hotness::CachePolicy;
 use morphgl_model_core::ModelKind;
 use morphgl_plan::{Schedule, Strategy, bound, plan, predict, simulate, timeline};
 use morphgl_report::{LineChart, Scale, Series};
@@ -15,7 +16,7 @@ use super::row::{Figure, How, Row, Shown, Statement, Verdict, agrees, differs};
 use super::setting::Setting;
 use super::stand_in::{PA, PR, StandIn, TW, UK};
 use super::workload::{Load, Phases, Workload};
-use crate::session::{PlanChoice, SessionConfig};
+use crate::session::{Cache, PlanChoice, SessionConfig};
 
 /// A dataset of Table VI, with GraphSAGE's figures on Machine B.
 struct Used {
@@ -513,11 +514,21 @@ fn figure_3(_: &Setting) -> Result<Shown> {
 fn on_machine_b(setting: &Setting) -> Result<Vec<(Strategy, [f64; 2])>> {
     const MACHINE: &str = "morphgl-3090";
     let sampler = ("15,10,5", 256);
-    let on_machine = |config: &mut SessionConfig| config.planning.machine = Some(MACHINE.into());
+    // MorphGL caches no rows.
+    let without_cache = |config: &mut SessionConfig| {
+        config.planning.cache = Some(Cache { policy: CachePolicy::None, bytes: None });
+    };
+    let on_machine = |config: &mut SessionConfig| {
+        config.planning.machine = Some(MACHINE.into());
+        without_cache(config);
+    };
     let plans = setting.session(&PR, sampler, on_machine)?.measure()?.plans;
     let planned = Strategy::ALL.into_iter().filter(|strategy| plans.best_of(*strategy).is_some());
     let executed = |strategy| {
-        let by_strategy = |config: &mut SessionConfig| config.training.plan = PlanChoice::Strategy(strategy);
+        let by_strategy = |config: &mut SessionConfig| {
+            config.training.plan = PlanChoice::Strategy(strategy);
+            without_cache(config);
+        };
         Ok((strategy, setting.executed(&PR, sampler, MACHINE, by_strategy)?))
     };
     planned.map(executed).collect()

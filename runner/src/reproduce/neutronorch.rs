@@ -868,7 +868,7 @@ mini-batch costs besides its sizes is a launch of 80 us in the formulas.",
             EXECUTED,
         ],
         note: "Stand-in of Products on `neutronorch-v100`; executed is each case (`--as neutronorch-case-1` to `-4`) with GraphSAGE on the \
-stand-in itself, whose caches a described machine has not.",
+stand-in itself, whose rows all fit into a device's cache.",
         run: Some(figure_4),
     },
     Row {

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{Fanouts, NeighborSettings, SamplerSettings, Sampling};
+use morphgl_sim::MachineDescription;
 
 use super::stand_in::StandIn;
 use super::workload::Workload;
-use crate::RunContext;
 use crate::session::{Sampled, Session, SessionConfig};
+use crate::{Evaluation, RunContext};
 
 /// What rows are made with.
 #[derive(Debug)]
@@ -85,6 +86,22 @@ impl Setting {
         Ok([epoch.predicted_seconds, epoch.seconds])
     }
 
+    /// As [`Setting::session`], on a described machine that need not have a file.
+    pub(crate) fn session_on_machine(
+        &self,
+        stand_in: &StandIn,
+        sampler: (&str, usize),
+        machine: MachineDescription,
+        set: impl FnOnce(&mut SessionConfig),
+    ) -> Result<Session> {
+        let context = RunContext::new()?.on_machine(machine)?;
+        let learns_nothing = |config: &mut SessionConfig| {
+            config.training.evaluation = Some(Evaluation::None);
+            set(config);
+        };
+        session_in(context, self.graph_with(stand_in, stand_in.dim)?, sampler, learns_nothing)
+    }
+
     /// Mini-batches of a stand-in, by fanouts and the paper's seeds per mini-batch, at the paper's size.
     pub(crate) fn workload(&self, stand_in: &StandIn, fanouts: &str, seeds: usize) -> Result<Workload> {
         Workload::count(stand_in, &self.sampled(stand_in, fanouts, seeds)?, seeds)
@@ -93,6 +110,16 @@ impl Setting {
 
 /// A session that trains an epoch of GraphSAGE on `dataset`, on this machine and by the best plan, but for what `set` sets.
 pub(crate) fn session_on(
+    dataset: Arc<Dataset>,
+    sampler: (&str, usize),
+    set: impl FnOnce(&mut SessionConfig),
+) -> Result<Session> {
+    session_in(RunContext::new()?, dataset, sampler, set)
+}
+
+/// As [`session_on`], in a context of its own.
+fn session_in(
+    context: RunContext,
     dataset: Arc<Dataset>,
     (fanouts, batch_size): (&str, usize),
     set: impl FnOnce(&mut SessionConfig),
@@ -103,5 +130,5 @@ pub(crate) fn session_on(
     config.training.epochs = Some(1);
     set(&mut config);
     // Nobody watches it: its row is what is shown.
-    Ok(Session::new(RunContext::new()?, config).on(dataset))
+    Ok(Session::new(context, config).on(dataset))
 }

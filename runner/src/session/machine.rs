@@ -75,7 +75,6 @@ fn refuse(planning: &PlanningOptions, training: &TrainingOptions) -> anyhow::Res
     let refused = [
         ("--profile-seconds", planning.profile_seconds.is_some(), measured),
         ("--fresh", planning.fresh, measured),
-        ("--cache", planning.cache.is_some(), "the caches of a described machine are not simulated"),
         ("--allow-staleness", splits_layers, "layers are split on machines that there are alone"),
         ("--evaluation", training.evaluation.is_some_and(|evaluation| evaluation != Evaluation::None), learned),
         ("--patience", training.patience.is_some(), learned),

@@ -4,18 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_registry::{
-    BatchId, BatchingContext, BatchingWorker, Error, GivenNodes, HostBatch, Key, MiniBatch, NeighborSettings, Place,
-    Result,
+    BatchId, Batching, BatchingContext, BatchingWorker, Error, GivenNodes, HostBatch, Key, MiniBatch, Place, Result,
 };
-use morphgl_sampler_core::{Expected, HostBatching, HostWorker, NeighborSampler, check_threads};
+use morphgl_sampler_core::{HostWorker, NeighborSampler, check_threads};
+use morphgl_sim::NeighborBatching;
 
 /// State of an operator that all its workers read.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    host: Arc<HostBatching>,
-    settings: NeighborSettings,
-    expected: Arc<Expected>,
-}
+pub(crate) struct Shared(NeighborBatching);
 
 impl Shared {
     /// State of the operator `key` at `place`; `cure` is the cure for another place.
@@ -24,38 +20,31 @@ impl Shared {
             let what = format!("it makes mini-batches at {place}, not at {}; {cure}", context.place);
             return Err(Error::setting(key, what));
         }
-        let settings = context.settings.neighbor()?.clone();
         // Mini-batches are made in host memory, whatever place they are said to be at.
         let host = BatchingContext { gather, place: Place::Host, ..context.clone() };
-        Ok(Self { host: Arc::new(HostBatching::new(&host)?), settings, expected: Arc::default() })
+        NeighborBatching::new(&host).map(Self)
     }
 
     /// Bytes of the topology.
     pub(crate) fn topology_bytes(&self) -> u64 {
-        let topology = &self.host.dataset.topology;
+        let topology = &self.0.host().dataset.topology;
         8 * topology.indptr().len() as u64 + 4 * topology.num_edges()
     }
 
     pub(crate) fn num_batches(&self) -> usize {
-        self.host.epochs.num_batches()
+        self.0.num_batches()
     }
 
     /// The sampler of a worker; more threads do not make it faster.
     pub(crate) fn sampler(&self, threads: usize) -> Result<Sampler> {
-        self.sampler_with(threads, |sampler| sampler)
+        check_threads(threads)?;
+        self.0.start(1).map(Sampler)
     }
 
     /// [`Shared::sampler`] that leaves `given` nodes unexpanded.
     pub(crate) fn sampler_with_given(&self, threads: usize, given: &Arc<dyn GivenNodes>) -> Result<Sampler> {
-        self.host.check_given()?;
-        self.sampler_with(threads, |sampler| sampler.with_given(given))
-    }
-
-    /// [`Shared::sampler`] with other settings.
-    fn sampler_with(&self, threads: usize, set: impl FnOnce(NeighborSampler) -> NeighborSampler) -> Result<Sampler> {
         check_threads(threads)?;
-        let sampler = NeighborSampler::new(&self.host.dataset.topology, self.settings.clone(), 1, &self.expected);
-        Ok(Sampler(HostWorker::new(Arc::clone(&self.host), 1, set(sampler))?))
+        self.0.start_with_given(1, given).map(Sampler)
     }
 }
 

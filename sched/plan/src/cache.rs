@@ -33,6 +33,9 @@ pub struct Cache {
     pub memory: CacheMemory,
     /// The size that durations were measured with, and what other sizes save.
     pub curve: CacheCurve,
+    /// Part of the looked-up rows that are expected to be found with that size, 0 to 1; `None` where it is not predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_rate: Option<f64>,
 }
 
 impl Cache {
@@ -112,6 +115,12 @@ impl Cache {
     }
 }
 
+/// The hit rate of a `share` of each mini-batch: linear between that of whole ones and that of a `part` of them, at most 1.
+pub fn hit_rate_of_share(whole: f64, (part, of_part): (f64, f64), share: f64) -> f64 {
+    let slope = if part < 1.0 { (whole - of_part) / (1.0 - part) } else { 0.0 };
+    (whole - slope * (1.0 - share)).clamp(0.0, 1.0)
+}
+
 /// The size of an operator's cache in a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheSize {
@@ -127,6 +136,9 @@ pub struct CacheSize {
     pub bytes: u64,
     /// Predicted seconds that the operator saves per mini-batch beside the profiled size; below 0 for a smaller one.
     pub saved_seconds: f64,
+    /// Part of the looked-up rows that are expected to be found, 0 to 1; `None` where it is not predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_rate: Option<f64>,
     /// Bytes of the limit of that memory that the plan's caches leave for buffers and workers; `None` without a limit.
     pub left_bytes: Option<u64>,
 }
@@ -145,6 +157,9 @@ impl fmt::Display for CacheSize {
                 let verb = if saves { "saves" } else { "costs" };
                 write!(f, " (profiled with {}), which {verb} {seconds} more a mini-batch", mib(self.profiled_bytes))?;
             }
+        }
+        if let Some(rate) = self.hit_rate {
+            write!(f, "; {:.1}% of rows are predicted to be found", 100.0 * rate)?;
         }
         self.left_bytes.map_or(Ok(()), |left| write!(f, "; {} are left for buffers and workers", mib(left)))
     }

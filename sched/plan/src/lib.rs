@@ -33,7 +33,7 @@ mod time;
 mod whatif;
 
 pub use bound::bound;
-pub use cache::{Cache, CacheMemory, CacheSize};
+pub use cache::{Cache, CacheMemory, CacheSize, hit_rate_of_share};
 pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;

@@ -6,6 +6,7 @@ use std::ops::Index;
 use morphgl_registry::{Key, Phase, Route};
 use serde::{Deserialize, Serialize};
 
+use crate::cache::hit_rate_of_share;
 use crate::numbers::{MAX_CORES, check_bytes, check_key, check_name, within};
 use crate::{Cache, CacheMemory, CacheSize, Durations, Invalid};
 
@@ -292,6 +293,8 @@ impl Problem {
             let of = |key: &Key| if key == operator { factor } else { 1.0 };
             route.durations = route.durations.scaled(of(&route.keys.batching), of(&route.keys.transferring), 1.0);
         }
+        // What another size finds is not predicted.
+        cache.hit_rate = cache.hit_rate.filter(|_| cache.curve.bytes == bytes);
         cache.curve.bytes = bytes;
         cache.curve.points.clear();
         resized
@@ -310,7 +313,17 @@ impl Problem {
             let durations = route.durations.of_share(&part.route_like(route)?.durations, of, share);
             Some(Candidate { durations, ..route.clone() })
         };
-        Self { routes: self.routes.iter().filter_map(with).collect(), ..self.clone() }
+        let cached = |cache: &Cache| {
+            let mut cache = cache.clone();
+            let of_part =
+                part.caches.iter().find(|c| c.operator == cache.operator && c.curve.bytes == cache.curve.bytes);
+            let rates = cache.hit_rate.zip(of_part.and_then(|c| c.hit_rate));
+            cache.hit_rate = rates.map(|(whole, part)| hit_rate_of_share(whole, (of, part), share));
+            cache
+        };
+        let (routes, caches) =
+            (self.routes.iter().filter_map(with).collect(), self.caches.iter().map(cached).collect());
+        Self { routes, caches, ..self.clone() }
     }
 
     /// The route with the same operators on the same resources.

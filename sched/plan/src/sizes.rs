@@ -126,6 +126,7 @@ pub(crate) fn of_schedule(problem: &Problem, resized: &Problem, schedule: &Sched
         profiled_bytes: profiled.curve.bytes,
         bytes: planned.curve.bytes,
         saved_seconds: (1.0 - profiled.factor(planned.curve.bytes)) * profiled.curve.batch_seconds,
+        hit_rate: planned.hit_rate,
         left_bytes: problem.limits.of(profiled.memory).map(|limit| limit.saturating_sub(beside(profiled))),
     };
     used().map(size).collect()

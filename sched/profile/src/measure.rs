@@ -179,6 +179,7 @@ impl Measurement<'_> {
             overlapped,
             cache,
             device_cache,
+            hit_rate: None,
         })
     }
 

@@ -9,7 +9,7 @@ use morphgl_plan::{
 use morphgl_registry::{Key, Phase, Place, Route};
 
 use crate::profile::{Counts, on_host};
-use crate::{InterferenceSample, PoolSample, Profile, RouteProfile, Statistics};
+use crate::{InterferenceSample, PeakBytes, PoolSample, Profile, RouteProfile, Statistics};
 
 /// Factor to the bytes of the largest measured mini-batch: an epoch has larger ones.
 const MARGIN: f64 = 1.25;
@@ -18,6 +18,15 @@ const MARGIN: f64 = 1.25;
 const MAX_BATCHES: usize = 10_000_000;
 const MAX_ROUTES: usize = 256;
 const MAX_SPLITS: usize = 1024;
+
+impl PeakBytes {
+    /// What plans count: a quarter more, since an epoch has larger mini-batches than those measured.
+    pub fn with_margin(&self) -> Bytes {
+        let with_margin = |bytes: u64| (bytes as f64 * MARGIN).ceil() as u64;
+        let [batched, ready, worker] = [self.batched_bytes, self.ready_bytes, self.worker_bytes].map(with_margin);
+        Bytes { batched, ready, worker }
+    }
+}
 
 impl Profile {
     /// The planning problem of the profiled routes on `cores` of the host's cores; of a backend's devices, of the first that was
@@ -50,13 +59,14 @@ impl Profile {
     /// The caches of the batching operators in the memory where they sample, and of the transferring operators in the device's.
     fn caches(&self) -> Vec<Cache> {
         let mut caches: Vec<Cache> = Vec::new();
-        for RouteProfile { route, cache, device_cache, .. } in &self.routes {
+        for RouteProfile { route, cache, device_cache, hit_rate, .. } in &self.routes {
             let on_host = route.batched_at == Place::Host;
             let memory = if on_host { CacheMemory::Host } else { CacheMemory::Device };
             let of_batching = (&route.batching, memory, cache);
             for (key, memory, curve) in [of_batching, (&route.transferring, CacheMemory::Device, device_cache)] {
+                let hit_rate = hit_rate.filter(|_| *key == route.transferring);
                 if let Some(curve) = curve.clone().filter(|_| caches.iter().all(|c| c.operator != *key)) {
-                    caches.push(Cache { operator: key.clone(), memory, curve });
+                    caches.push(Cache { operator: key.clone(), memory, curve, hit_rate });
                 }
             }
         }
@@ -111,19 +121,14 @@ impl Profile {
         }
         let candidate = |r: &RouteProfile| {
             let [batching, transferring, training] = hardware(&r.route);
-            let with_margin = |bytes: u64| (bytes as f64 * MARGIN).ceil() as u64;
-            let (route, largest) = (&r.route, &r.largest);
+            let route = &r.route;
             Ok(Candidate {
                 keys: r.keys(),
                 hardware: Hardware { batching, transferring, training },
                 in_place: route.batched_at == route.trained_at,
                 on_host: route.trained_at == Place::Host,
                 durations: durations(r)?,
-                bytes: Bytes {
-                    batched: with_margin(largest.batched_bytes),
-                    ready: with_margin(largest.ready_bytes),
-                    worker: with_margin(largest.worker_bytes),
-                },
+                bytes: r.largest.with_margin(),
             })
         };
         Problem::new(self.num_batches, resources, routes.into_iter().map(candidate).collect::<Result<_, _>>()?)

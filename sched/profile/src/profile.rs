@@ -93,6 +93,9 @@ pub struct RouteProfile {
     /// The transferring operator's cache in the device's memory, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_cache: Option<CacheCurve>,
+    /// Part of the looked-up rows that this cache had, 0 to 1; `None` where its hits do not tell those of an epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_rate: Option<f64>,
 }
 
 /// A link that several devices share: a PCIe switch, or the bandwidth of the host's memory.

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    At, Build, Counters, Description, Error, Handle, Hardware, Key, LINK_BYTES, MiniBatch, Phase, Place, Resource,
-    Result, Transferring, TransferringContext,
+    At, Build, CACHE_HITS, CACHE_REQUESTS, CacheCurve, Description, Error, Handle, Hardware, Key, LINK_BYTES,
+    MiniBatch, Phase, Place, Resource, Result, Transferring, TransferringContext,
 };
-use morphgl_sim::{
-    Device, MachineDescription, OPTIONS, SIM, SimBatch, Work, accelerators, described_only, device, gather_features,
-};
+use morphgl_sim::{Device, OPTIONS, SIM, SimBatch, Work, accelerators, described_only, device, gather_features};
 
-use crate::operators::{Transfers, matrix};
+use crate::cache::{SPECS, of_device};
+use crate::operators::{Transfers, gathering, matrix};
 
 /// Bytes of a node's id.
 const NODE_BYTES: usize = 4;
@@ -31,14 +30,16 @@ pub const DMA_GATHER: Description = Description::new(
     "copies mini-batches without features to a device of a described machine, which gathers their features",
     At::Host,
     At::Device("sim"),
-    Build::Transferring(|c| Ok(Box::new(SimDmaGather::new(c, &device(&DMA_GATHER_KEY, &c.to, &c.options)?)?))),
+    Build::Transferring(|c| {
+        Ok(Box::new(SimDmaGather::new(c, &device(&DMA_GATHER_KEY, &c.to, &of_device(&c.options))?)?))
+    }),
 )
 .taking_pairs()
 .with_probe(described_only)
 .with_accelerators(accelerators)
 .gathering_features()
-.with_options(&OPTIONS)
-.with_counters(&[LINK_BYTES])
+.with_options(&SPECS)
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS])
 .as_simulated();
 
 /// The gather by the host, of a described machine.
@@ -79,13 +80,14 @@ morphgl_registry::submit! { HOST }
 pub struct SimDmaGather(Transfers);
 
 impl SimDmaGather {
-    /// Builds the operator on a device; the context's options are ignored.
+    /// Builds the operator on a device; of the context's options those of the cache are read.
     ///
     /// # Errors
     ///
-    /// As [`SimDma::new`](crate::SimDma::new).
+    /// As [`SimDma::new`](crate::SimDma::new), or a cache that cannot be.
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
-        Transfers::new(&DMA_GATHER_KEY, context, device, &Place::Host, Work::TransferringDevice).map(Self)
+        let transfers = Transfers::new(&DMA_GATHER_KEY, context, device, &Place::Host, Work::TransferringDevice)?;
+        transfers.caching(&DMA_GATHER_KEY, context).map(Self)
     }
 }
 
@@ -94,20 +96,29 @@ impl Transferring for SimDmaGather {
         let batch = batch.into_host()?;
         let (device, dataset) = (self.0.device.clone(), self.0.dataset.clone());
         let row_bytes = matrix(&dataset).filter(|_| batch.features.is_none()).map_or(0, FeatureMatrix::row_bytes);
-        let rows = batch.input_nodes.len();
-        let counters = Counters::NONE.with(&LINK_BYTES, (batch.num_bytes() + rows * row_bytes) as u64);
+        let found = self.0.cache.find(if row_bytes > 0 { &batch.input_nodes } else { &[] });
+        let moved = batch.num_bytes() + found.misses * row_bytes;
+        let counters = found.counters().with(&LINK_BYTES, moved as u64);
         let moved = self.0.stream.submit_costing(batch.id, batch, move |(), batch| {
             let mut copied = SimBatch::copy(&device, &DMA_GATHER_KEY, batch)?;
             if let Some(matrix) = matrix(&dataset) {
                 copied.gather(matrix)?;
             }
             let seconds = device.seconds(|machine, own| {
-                let gathering = if row_bytes > 0 { machine.gathering(own, rows as f64, row_bytes) } else { 0.0 };
-                machine.copying(own, batch.num_bytes() as f64) + gathering
+                let gathered = if row_bytes > 0 { gathering(machine, own, found, row_bytes) } else { 0.0 };
+                machine.copying(own, batch.num_bytes() as f64) + gathered
             });
             Ok((copied.into_batch(), seconds))
         });
         Ok(moved.counting(counters))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.0.cache.curve()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.0.cache.resize(bytes)
     }
 }
 
@@ -129,7 +140,10 @@ impl SimHostGather {
 
 impl Transferring for SimHostGather {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        self.0.gather(batch, NODE_BYTES, MachineDescription::host_gathering)
+        // The host caches nothing for a device: all rows are missed.
+        self.0.gather(batch, NODE_BYTES, |machine, own, found, row_bytes| {
+            machine.host_gathering(own, found.misses as f64, row_bytes)
+        })
     }
 }
 

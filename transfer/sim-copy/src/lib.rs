@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod cache;
 mod described;
 mod operators;
 
@@ -8,7 +9,10 @@ pub use described::{
 };
 pub use operators::{SimCopy, SimDma, SimGather};
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, PEER_BYTES, Phase, Resource};
+use cache::{SPECS, of_device};
+use morphgl_registry::{
+    At, Build, CACHE_HITS, CACHE_REQUESTS, Description, Hardware, Key, LINK_BYTES, PEER_BYTES, Phase, Resource,
+};
 use morphgl_sim::{OPTIONS, SIM, accelerators, device, probe};
 
 /// Name of the copy from the host: `Transferring_PCIe_SimDma`.
@@ -41,13 +45,13 @@ pub const GATHER: Description = Description::new(
     "gathers features into mini-batches on the simulated accelerator, for a configured duration",
     At::Device("sim"),
     At::Device("sim"),
-    Build::Transferring(|c| Ok(Box::new(SimGather::new(c, &device(&GATHER_KEY, &c.to, &c.options)?)?))),
+    Build::Transferring(|c| Ok(Box::new(SimGather::new(c, &device(&GATHER_KEY, &c.to, &of_device(&c.options))?)?))),
 )
 .taking_pairs()
 .with_probe(probe)
 .with_accelerators(accelerators)
-.with_options(&OPTIONS)
-.with_counters(&[LINK_BYTES])
+.with_options(&SPECS)
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS])
 .as_simulated();
 
 /// The copy from another device.
@@ -57,7 +61,8 @@ pub const COPY: Description = Description::new(
     At::Device("sim"),
     At::Device("sim"),
     Build::Transferring(|c| {
-        let [from, to] = [device(&COPY_KEY, &c.from, &c.options)?, device(&COPY_KEY, &c.to, &c.options)?];
+        let options = of_device(&c.options);
+        let [from, to] = [device(&COPY_KEY, &c.from, &options)?, device(&COPY_KEY, &c.to, &options)?];
         Ok(Box::new(SimCopy::new(c, &from, &to)?))
     }),
 )
@@ -66,8 +71,8 @@ pub const COPY: Description = Description::new(
 .with_accelerators(accelerators)
 .gathering_features()
 .between_devices()
-.with_options(&OPTIONS)
-.with_counters(&[PEER_BYTES, LINK_BYTES])
+.with_options(&SPECS)
+.with_counters(&[PEER_BYTES, LINK_BYTES, CACHE_REQUESTS, CACHE_HITS])
 .as_simulated();
 
 morphgl_registry::submit! { DMA }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, PEER_BYTES, Place, Result, Transferring,
-    TransferringContext,
+    CacheCurve, Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, PEER_BYTES, Place, Result,
+    Transferring, TransferringContext,
 };
 use morphgl_sim::{Device, DeviceDescription, MachineDescription, SimBatch, Stream, Work, gather_features};
 
+use crate::cache::{Found, RowCache};
 use crate::{COPY_KEY, DMA_KEY, GATHER_KEY};
 
 /// State of an operator.
@@ -18,6 +19,8 @@ pub(crate) struct Transfers {
     pub(crate) stream: Stream<()>,
     /// Source of missing features, if they are gathered.
     pub(crate) dataset: Option<Arc<Dataset>>,
+    /// Rows that the device gathers from its own memory.
+    pub(crate) cache: RowCache,
 }
 
 impl Transfers {
@@ -36,12 +39,28 @@ impl Transfers {
     fn over(device: &Device, stream: Stream<()>, context: &TransferringContext) -> Self {
         let gathers = context.gather && context.dataset.features.is_some();
         let dataset = gathers.then(|| Arc::clone(&context.dataset));
-        Self { device: device.clone(), stream, dataset }
+        Self { device: device.clone(), stream, dataset, cache: RowCache::off() }
+    }
+
+    /// The same transfers with the cache that the options say.
+    pub(crate) fn caching(self, key: &Key, context: &TransferringContext) -> Result<Self> {
+        Ok(Self { cache: RowCache::new(key, context, &self.device)?, ..self })
     }
 }
 
+/// Seconds in which a device gathers the rows that were looked up: misses over its link, hits within its memory.
+pub(crate) fn gathering(
+    machine: &MachineDescription,
+    device: &DeviceDescription,
+    Found { hits, misses, .. }: Found,
+    row_bytes: usize,
+) -> f64 {
+    let missed = machine.gathering(device, misses as f64, row_bytes);
+    missed + machine.gathering_cached(device, hits as f64, row_bytes)
+}
+
 /// Seconds in which rows of so many bytes are gathered for a device.
-pub(crate) type Seconds = fn(&MachineDescription, &DeviceDescription, f64, usize) -> f64;
+pub(crate) type Seconds = fn(&MachineDescription, &DeviceDescription, Found, usize) -> f64;
 
 impl Transfers {
     /// Gathers the features that a mini-batch on the device lacks; so many bytes of each row cross the link besides.
@@ -52,14 +71,15 @@ impl Transfers {
         let dataset = self.dataset.clone();
         let row_bytes = matrix(&dataset).map_or(0, FeatureMatrix::row_bytes);
         let moved = if row_bytes > 0 { row_bytes + id_bytes } else { 0 };
-        let counters = Counters::NONE.with(&LINK_BYTES, (ours.num_missing_rows() * moved) as u64);
-        let (device, rows) = (self.device.clone(), ours.num_missing_rows() as f64);
+        let found = self.cache.find(ours.missing_rows());
+        let counters = found.counters().with(&LINK_BYTES, (found.misses * moved) as u64);
+        let device = self.device.clone();
         let gathered = self.stream.submit_costing(ours.id(), (), move |(), ()| {
             match matrix(&dataset) {
                 Some(matrix) => ours.gather(matrix)?,
                 None => ours.content().map(|_| ())?,
             }
-            Ok((ours.into_batch(), device.seconds(|machine, own| seconds(machine, own, rows, row_bytes))))
+            Ok((ours.into_batch(), device.seconds(|machine, own| seconds(machine, own, found, row_bytes))))
         });
         Ok(gathered.counting(counters))
     }
@@ -119,19 +139,28 @@ impl Transferring for SimDma {
 pub struct SimGather(Transfers);
 
 impl SimGather {
-    /// Builds the operator on a device; the context's options are ignored.
+    /// Builds the operator on a device; of the context's options those of the cache are read.
     ///
     /// # Errors
     ///
-    /// Places other than the device, or no thread can be started.
+    /// Places other than the device, no thread can be started, or a cache that cannot be.
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
-        Transfers::new(&GATHER_KEY, context, device, device.place(), Work::TransferringDevice).map(Self)
+        let transfers = Transfers::new(&GATHER_KEY, context, device, device.place(), Work::TransferringDevice)?;
+        transfers.caching(&GATHER_KEY, context).map(Self)
     }
 }
 
 impl Transferring for SimGather {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        self.0.gather(batch, 0, MachineDescription::gathering)
+        self.0.gather(batch, 0, gathering)
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.0.cache.curve()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.0.cache.resize(bytes)
     }
 }
 
@@ -143,11 +172,11 @@ pub struct SimCopy {
 }
 
 impl SimCopy {
-    /// Builds the operator between two devices; the context's options are ignored.
+    /// Builds the operator between two devices; of the context's options those of the cache are read.
     ///
     /// # Errors
     ///
-    /// Places other than from the one device to the other, one device twice, or no thread can be started.
+    /// Places other than from the one device to the other, one device twice, no thread can be started, or a cache that cannot be.
     pub fn new(context: &TransferringContext, from: &Device, to: &Device) -> Result<Self> {
         check_places(&COPY_KEY, context, [from.place(), to.place()])?;
         if from.place() == to.place() {
@@ -156,7 +185,8 @@ impl SimCopy {
             return Err(Error::setting(COPY_KEY, message));
         }
         let stream = Stream::between(from, to, &COPY_KEY, Work::TransferringPeer, ())?;
-        Ok(Self { from: from.clone(), transfers: Transfers::over(to, stream, context) })
+        let transfers = Transfers::over(to, stream, context).caching(&COPY_KEY, context)?;
+        Ok(Self { from: from.clone(), transfers })
     }
 }
 
@@ -166,10 +196,12 @@ impl Transferring for SimCopy {
         drop(batch);
         let (device, dataset) = (self.transfers.device.clone(), self.transfers.dataset.clone());
         let row_bytes = matrix(&dataset).map_or(0, FeatureMatrix::row_bytes);
-        let counters = Counters::NONE
+        let found = self.transfers.cache.find(source.missing_rows());
+        let counters = found
+            .counters()
             .with(&PEER_BYTES, source.num_array_bytes() as u64)
-            .with(&LINK_BYTES, (source.num_missing_rows() * row_bytes) as u64);
-        let (from, bytes, rows) = (self.from.clone(), source.num_array_bytes(), source.num_missing_rows());
+            .with(&LINK_BYTES, (found.misses * row_bytes) as u64);
+        let (from, bytes) = (self.from.clone(), source.num_array_bytes());
         // The source occupies its device's memory until the copy is done.
         let copied = self.transfers.stream.submit_costing(source.id(), source, move |(), source| {
             let mut copied = SimBatch::copy(&device, &COPY_KEY, source.content()?)?;
@@ -179,11 +211,19 @@ impl Transferring for SimCopy {
             }
             let seconds = device.seconds(|machine, own| {
                 let other = machine.device(from.place()).expect("both devices are of one machine");
-                let gathering = gathers.map_or(0.0, |_| machine.gathering(own, rows as f64, row_bytes));
-                machine.copying_between(other, own, bytes as f64) + gathering
+                let gathered = gathers.map_or(0.0, |_| gathering(machine, own, found, row_bytes));
+                machine.copying_between(other, own, bytes as f64) + gathered
             });
             Ok((copied.into_batch(), seconds))
         });
         Ok(copied.counting(counters))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        self.transfers.cache.curve()
+    }
+
+    fn resize_cache(&mut self, bytes: u64) -> Result<()> {
+        self.transfers.cache.resize(bytes)
     }
 }

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_hotness::{InDegree, Policy, hottest};
 use morphgl_registry::{
-    BatchId, Counters, DeviceBatch, HostBatch, LINK_BYTES, MiniBatch, PEER_BYTES, Transferring, TransferringContext,
+    BatchId, CACHE_HITS, CACHE_REQUESTS, Counters, DeviceBatch, HostBatch, LINK_BYTES, MiniBatch, PEER_BYTES,
+    Transferring, TransferringContext,
 };
-use morphgl_sim::{Device, SimBatch};
+use morphgl_row_cache::NodeMap;
+use morphgl_sim::{Device, MachineDescription, SimBatch};
 use morphgl_transferring_sim_copy::{COPY_KEY, GATHER_KEY, SimCopy, SimDma, SimGather};
 
 fn device(config: &str) -> Device {
@@ -179,4 +182,94 @@ fn a_copy_ends_with_its_operator_while_it_waits_for_the_other_device() {
     assert!(error.contains("the operator was dropped before this was done"), "{error}");
     drop(other);
     drop(hanging);
+}
+
+/// A machine of one device, of round figures.
+fn machine() -> MachineDescription {
+    let text = "name = \"m\"\n[host]\ncores = 1\nmemory_gb = 1\nbandwidth_gb_per_s = 1\nsampling_m_edges_per_s = 1\ngflop_per_s = 1\n\
+                [[link]]\nname = \"l\"\ngb_per_s = 1\n[[device]]\nname = \"d\"\nlink = \"l\"\nmemory_gb = 1\nbandwidth_gb_per_s = 100\n\
+                tflop_per_s = 1\nsampling_m_edges_per_s = 1\n";
+    MachineDescription::parse("m", text).expect("a description")
+}
+
+/// The gather of a device of [`machine`], with these options.
+fn described(options: serde_json::Value) -> morphgl_registry::Result<(Device, SimGather)> {
+    let Case { dataset, seeds, settings, .. } = case();
+    let device = Device::described("sim:0".parse().expect("a place"), machine());
+    let context =
+        TransferringContext { dataset, sampled: Some((seeds, settings)), options, ..context("sim:0", "sim:0") };
+    let gather = SimGather::new(&context, &device)?;
+    Ok((device, gather))
+}
+
+/// Hits and seconds of a gather of the whole graph's rows.
+fn gathered(device: &Device, gather: &mut SimGather) -> (u64, f64) {
+    let nodes: Vec<u32> = (0..case().dataset.num_nodes() as u32).collect();
+    let lacking = HostBatch { features: None, input_nodes: nodes, ..HostBatch::default() };
+    let ours = SimBatch::copy(device, &GATHER_KEY, &lacking).expect("memory").into_batch();
+    let (_, measured) = gather.transfer(ours).expect("queued").measured().expect("gathered");
+    let requests = measured.counters.get(&CACHE_REQUESTS).unwrap_or(0);
+    assert!(requests == 0 || requests == lacking.input_nodes.len() as u64, "{requests}");
+    (measured.counters.get(&CACHE_HITS).unwrap_or(0), measured.busy.as_secs_f64())
+}
+
+/// A cache never takes more than it may, a larger one has all rows of a smaller one, all rows need no map, and each hit is read
+/// from the device's memory in place of the link.
+#[test]
+fn a_cache_keeps_to_its_bytes_and_its_hits_leave_the_link() {
+    let (device, mut gather) = described(serde_json::Value::Null).expect("built");
+    let dataset = case().dataset;
+    let row_bytes = dataset.features.as_ref().expect("features").row_bytes() as u64;
+    let all = dataset.num_nodes() as u64;
+    let link = |rows: u64| rows as f64 * row_bytes.div_ceil(32) as f64 * 32.0 / 1e9;
+    let mut before = 0;
+    for bytes in (0..=all * row_bytes + 8).step_by(7).chain([all * row_bytes]) {
+        gather.resize_cache(bytes).expect("ranked");
+        let held = gather.cache().expect("it caches").bytes;
+        assert!(held <= bytes, "{held} bytes of {bytes}");
+        let (hits, seconds) = gathered(&device, &mut gather);
+        assert!(hits >= before || bytes == all * row_bytes, "{hits} hits with more room than for {before}");
+        let expected = link(all - hits) + 2.0 * (hits * row_bytes) as f64 / 100e9;
+        assert!((seconds - expected).abs() < 2e-9, "{seconds} s, expected {expected} s");
+        before = hits;
+    }
+    assert_eq!((before, gather.cache().map(|cache| cache.bytes)), (all, Some(all * row_bytes)), "without a map");
+}
+
+/// The rows of a cache are the first ones by pre-sampling, or by the policy that the option names.
+#[test]
+fn a_cache_is_filled_by_its_policy() {
+    let dataset = case().dataset;
+    let row_bytes = dataset.features.as_ref().expect("features").row_bytes() as u64;
+    let bytes = NodeMap::num_bytes_of(dataset.num_nodes()) + 9 * row_bytes;
+    let cached = |options: serde_json::Value| -> Vec<u32> {
+        let (device, mut gather) = described(options).expect("built");
+        gather.resize_cache(bytes).expect("ranked");
+        let is_hit = |node: u32| {
+            let lacking = HostBatch { features: None, input_nodes: vec![node], ..HostBatch::default() };
+            let ours = SimBatch::copy(&device, &GATHER_KEY, &lacking).expect("memory").into_batch();
+            let (_, measured) = gather.transfer(ours).expect("queued").measured().expect("gathered");
+            measured.counters.get(&CACHE_HITS) == Some(1)
+        };
+        let mut is_hit = is_hit;
+        (0..dataset.num_nodes() as u32).filter(|&node| is_hit(node)).collect()
+    };
+    let sorted = |scores: &[f32]| {
+        let mut first = hottest(scores, 9);
+        first.sort_unstable();
+        first
+    };
+    let Case { seeds, settings, .. } = case();
+    let degrees = InDegree.score(&dataset.topology, seeds.nodes(), &settings).expect("degrees");
+    assert_eq!(cached(serde_json::json!({ "cache": "in-degree" })), sorted(&degrees.features));
+    let (auto, epoch) = (cached(serde_json::Value::Null), cached(serde_json::json!({ "cache": "presample:1" })));
+    assert_eq!((auto.len(), &auto), (9, &epoch), "an epoch has fewer mini-batches than auto counts at most");
+    let refused = |options: serde_json::Value| described(options).expect_err("no such cache").to_string();
+    assert!(refused(serde_json::json!({ "cache": "lru" })).contains("name a hotness policy"));
+    let off = described(serde_json::json!({ "cache": "none" })).expect("built").1;
+    assert_eq!(off.cache(), None);
+    let named =
+        TransferringContext { options: serde_json::json!({ "cache": "in-degree" }), ..context("sim:0", "sim:0") };
+    let error = SimGather::new(&named, &device("")).expect_err("durations are configured").to_string();
+    assert!(error.contains("describe a machine"), "{error}");
 }

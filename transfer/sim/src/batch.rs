@@ -116,10 +116,10 @@ impl SimBatch {
         self.slot.batch.num_bytes()
     }
 
-    /// Number of nodes whose features are missing: all input nodes, or none.
-    pub fn num_missing_rows(&self) -> usize {
+    /// The nodes whose features are missing: all input nodes, or none. The content is not verified.
+    pub fn missing_rows(&self) -> &[u32] {
         let batch = &self.slot.batch;
-        if batch.features.is_some() { 0 } else { batch.input_nodes.len() }
+        if batch.features.is_some() { &[] } else { &batch.input_nodes }
     }
 
     /// Gathers the features of the input nodes, if the mini-batch has none.

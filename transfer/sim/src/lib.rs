@@ -9,6 +9,7 @@ mod memory;
 mod named;
 mod resources;
 mod roofline;
+mod sampling;
 mod source;
 mod stream;
 mod text;
@@ -21,5 +22,6 @@ pub use machine::{DeviceDescription, HostDescription, LinkDescription, MachineDe
 pub use named::{NAMED, list, table};
 pub use resources::{SIM, Statistics, Use};
 pub use roofline::StepWork;
+pub use sampling::NeighborBatching;
 pub use source::{OPTIONS, VARIABLE, accelerators, available, described_only, device, found, probe};
 pub use stream::Stream;

@@ -77,6 +77,11 @@ impl MachineDescription {
         device.launch() + self.link(device).seconds(rows * sectors as f64)
     }
 
+    /// A device gathers so many cached rows of features within its own memory: it reads and writes them.
+    pub fn gathering_cached(&self, device: &DeviceDescription, rows: f64, row_bytes: usize) -> f64 {
+        2.0 * rows * row_bytes as f64 / (device.bandwidth_gb_per_s * 1e9)
+    }
+
     /// The host gathers so many rows of features for a device: it gets the ids, 4 bytes each; a core reads and writes the rows; they are
     /// copied.
     pub fn host_gathering(&self, device: &DeviceDescription, rows: f64, row_bytes: usize) -> f64 {

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
-use morphgl_group::Weights;
-use morphgl_plan::MAX_SECONDS;
+use morphgl_group::{Division, Weights};
+use morphgl_plan::{Bytes, MAX_SECONDS};
 use morphgl_profile::{
     LinkProfile, LinkShare, PeakBytes, PoolSample, Profile, RouteProfile, Settings, Statistics, TrainingSample, link_of,
 };
-use morphgl_registry::{BatchId, HostBatch, MiniBatch, Operators, Place, Route, RouteOperators, Training};
+use morphgl_registry::{
+    BatchId, CACHE_HITS, CACHE_REQUESTS, CacheCurve, CounterSpec, Counters, HostBatch, MiniBatch, Operators, Place,
+    Route, RouteOperators, Training,
+};
 use morphgl_sim::{DeviceDescription, LinkDescription, MachineDescription};
 
 use super::{Measured, Planned, Wanted};
-use crate::factored::{Factored, FactoredProfile, candidate};
+use crate::factored::{Factored, FactoredProfile, RolesInFlight, candidate};
 use crate::session::choices::Choices;
 use crate::usage::Usage;
 use crate::{GroupProfile, Job, JobConfig, Limits, RunContext, Shares, Unified, budget, task, words};
@@ -40,8 +43,10 @@ pub(super) fn measure(
     let mut job = build(false, false)?;
     job.unbuilt.iter().for_each(|why| context.remark(format_args!("left out: {why}")));
     let (threads, choices) = (job.threads(), Choices::of(&job));
-    let mut profile = profile(&mut job)?;
-    let limits = Limits { epochs: wanted.epochs, ..limits(planned, machine, &job)? };
+    let free = FreeBytes::of(planned, machine, &job)?;
+    let limits = Limits { epochs: wanted.epochs, ..free.limits };
+    let fitting = |largest: &PeakBytes| Some(cached_bytes(limits, in_flight(limits, largest)));
+    let mut profile = profile(&mut job, &fitting)?;
     let held_bytes = dataset_bytes(dataset);
     let (problem, plans) = planned.schedule(&profile, threads, limits, (&job.config, held_bytes))?;
     let unified = match wanted.group {
@@ -52,7 +57,7 @@ pub(super) fn measure(
         profile.links = links(machine, &build(true, false)?);
     }
     let factored = match wanted.roles && machine.devices.len() > 1 {
-        true => factored(&mut build(true, true)?, threads, limits, wanted.staleness).transpose(),
+        true => factored(&mut build(true, true)?, threads, (limits, free.of_trainer), wanted.staleness).transpose(),
         false => None,
     };
     Ok(Measured { job, profile, problem, plans, unified, factored, split: None, held_bytes, choices })
@@ -71,11 +76,11 @@ fn group(
     if job.operators.trainers.len() < 2 || seeds < 2 {
         return Ok(None);
     }
-    let whole = profile(job)?;
+    let whole = profile(job, &|largest| Some(cached_bytes(limits, in_flight(limits, largest))))?;
     // Mini-batches overlap in their neighbourhoods: a share takes more than its part of a whole one, and a small one yet more.
     let share = 1.0 / job.operators.trainers.len() as f64;
     let divided = Weights::new(&[share, 1.0 - share]).expect("weights");
-    let mut part = job.with_shares(&(Arc::new(divided) as _), 0, profile)?;
+    let mut part = job.with_shares(&(Arc::new(divided) as _), 0, |job| profile(job, &as_they_are))?;
     part.links = links(machine, job);
     let in_use = machine.in_use_by_all();
     let gradient_bytes = 4.0 * parameters(&job.config) as f64;
@@ -105,27 +110,50 @@ fn group(
     best.transpose()
 }
 
-/// The best plan of devices with roles; `None` where no two sample, copy to each other and train.
-fn factored(job: &mut Job, threads: usize, limits: Limits, staleness: usize) -> anyhow::Result<Option<Factored>> {
+/// The best plan of devices with roles; `None` where no two sample, copy to each other and train. A device that only trains holds no
+/// topology, and has `of_trainer` bytes for its cache and mini-batches.
+fn factored(
+    job: &mut Job,
+    threads: usize,
+    (limits, of_trainer): (Limits, Option<u64>),
+    staleness: usize,
+) -> anyhow::Result<Option<Factored>> {
     let seeds = task::num_examples(&job.dataset, &job.config).min(job.config.sampler.batch_size);
     job.operators.routes.retain(|r| r.route.batched_at != Place::Host);
     if job.operators.routes.is_empty() || seeds < 2 {
         return Ok(None);
     }
-    let whole = profile(job)?;
+    let whole = profile(job, &as_they_are)?;
     let Some((route, places)) = candidate(&whole) else { return Ok(None) };
+    let keys = route.keys();
     // As many trainers as there may be, so that the line through both is exact where shares are smallest.
     let share = 1.0 / (places.len() - 1).max(2) as f64;
     let divided = Weights::new(&[share, 1.0 - share]).expect("weights");
-    let part = job.with_route(&route.route, |job| job.with_shares(&(Arc::new(divided) as _), 0, profile))?;
-    let part = part.routes.into_iter().next().expect("the route has its durations");
+    let divided: Arc<dyn Division> = Arc::new(divided);
+    // The durations of whole mini-batches and of a share of each, with a cache of so many bytes.
+    let mut with_cache = |bytes: u64| -> anyhow::Result<[RouteProfile; 2]> {
+        let of_size = |_: &PeakBytes| Some(bytes);
+        let one = |profile: Profile| profile.routes.into_iter().next().expect("the route has its durations");
+        job.with_route(&route.route, |job| {
+            let whole = profile(job, &of_size)?;
+            let part = job.with_shares(&divided, 0, |job| profile(job, &of_size))?;
+            Ok([one(whole), one(part)])
+        })
+    };
+    let in_flight = RolesInFlight::of(&route.largest, limits);
+    let trainer_limits = Limits { device_bytes: of_trainer, ..limits };
+    let trainer = with_cache(cached_bytes(trainer_limits, in_flight.of_trainer))?;
+    let of_standby = cached_bytes(limits, in_flight.of_standby);
+    let is_smaller = trainer[0].device_cache.as_ref().is_some_and(|cache| cache.bytes > of_standby);
+    let standby = if is_smaller { with_cache(of_standby)? } else { trainer.clone() };
     let in_use = budget::machine(&job.config).expect("the job is of a described machine");
     let all_reduce = match places.len() {
         2 => 0.0,
         n => in_use.all_reduce(&places[..n - 1], 4.0 * parameters(&job.config) as f64),
     };
-    let switches = FactoredProfile::switches(&whole, &route.keys(), &places);
-    let measured = FactoredProfile::new((route, part), share, all_reduce, (places, switches));
+    let switches = FactoredProfile::switches(&whole, &keys, &places);
+    let measured = FactoredProfile::new(trainer, share, all_reduce, (places, switches));
+    let measured = measured.with_standby(standby, of_trainer);
     Factored::plan(&whole, &measured, threads, limits, staleness).map(Some)
 }
 
@@ -165,35 +193,67 @@ fn topology_bytes(dataset: &Dataset) -> u64 {
     8 * (dataset.num_nodes() as u64 + 1) + 4 * dataset.topology.num_edges()
 }
 
-/// The limits of plans on a described machine: the options', else nine tenths of what its memory has beside the dataset, and that of
-/// its smallest device beside topology and model. No plan has more threads than cores.
-fn limits(planned: Planned<'_>, machine: &MachineDescription, job: &Job) -> anyhow::Result<Limits> {
-    let given = planned.options.limits.options();
-    let (held, memory) = (dataset_bytes(&job.dataset), (machine.host.memory_gb * 1e9) as u64);
-    let Some(free) = memory.checked_sub(held) else {
-        let (held, memory) = (words::bytes(held), words::bytes(memory));
-        let what = format!("the dataset takes {held}, and machine {} has {memory}", machine.name);
-        return Err(Usage::error(format!("--machine: {what}; describe more memory, or choose another dataset")));
-    };
-    let model = PARAMETER_BYTES * parameters(&job.config);
-    let of_device = |device: &DeviceDescription| {
+/// Memory of a described machine for caches, mini-batches in flight and workers.
+struct FreeBytes {
+    /// The limits of plans: the options', else nine tenths of what the host's memory has beside the dataset, and that of the smallest
+    /// device beside the model and, where it samples from its own memory, the topology. No plan has more threads than cores.
+    limits: Limits,
+    /// The limit of a device that only trains, and so holds no topology.
+    of_trainer: Option<u64>,
+}
+
+impl FreeBytes {
+    fn of(planned: Planned<'_>, machine: &MachineDescription, job: &Job) -> anyhow::Result<Self> {
+        let given = planned.options.limits.options();
+        let (held, memory) = (dataset_bytes(&job.dataset), (machine.host.memory_gb * 1e9) as u64);
+        let Some(free) = memory.checked_sub(held) else {
+            let (held, memory) = (words::bytes(held), words::bytes(memory));
+            let what = format!("the dataset takes {held}, and machine {} has {memory}", machine.name);
+            return Err(Usage::error(format!("--machine: {what}; describe more memory, or choose another dataset")));
+        };
         let topology = topology_bytes(&job.dataset);
-        let samples = device.sampling_m_edges_per_s.is_some() && device.holds(topology);
-        let held = model + if samples { topology } else { 0 };
-        ((device.memory_gb * 1e9) as u64).saturating_sub(held) / 10 * 9
-    };
-    let device_bytes = given.device_bytes.or_else(|| machine.devices.iter().map(of_device).min());
-    let host_bytes = given.host_bytes.or(Some(free / 10 * 9));
-    Ok(Limits { host_bytes, device_bytes, extra_threads: 0, ..given })
+        let model = PARAMETER_BYTES * parameters(&job.config);
+        let left =
+            |device: &DeviceDescription, held: u64| ((device.memory_gb * 1e9) as u64).saturating_sub(held) / 10 * 9;
+        let of_any = |device: &DeviceDescription| {
+            let samples = device.sampling_m_edges_per_s.is_some() && device.holds(topology);
+            left(device, model + if samples { topology } else { 0 })
+        };
+        let smallest = |of: &dyn Fn(&DeviceDescription) -> u64| {
+            given.device_bytes.or_else(|| machine.devices.iter().map(of).min())
+        };
+        let host_bytes = given.host_bytes.or(Some(free / 10 * 9));
+        let limits = Limits { host_bytes, device_bytes: smallest(&of_any), extra_threads: 0, ..given };
+        Ok(Self { limits, of_trainer: smallest(&|device| left(device, model)) })
+    }
+}
+
+/// Bytes of a device's static cache of feature rows: what the limit leaves beside `in_flight` bytes. (The operator takes no more than all
+/// rows need, and than `--cache` allows.)
+fn cached_bytes(limits: Limits, in_flight: u64) -> u64 {
+    limits.device_bytes.unwrap_or(0).saturating_sub(in_flight)
+}
+
+/// Bytes of the mini-batches and of the worker that a plan of one trainer has on its device at most.
+fn in_flight(limits: Limits, largest: &PeakBytes) -> u64 {
+    let Bytes { ready, worker, .. } = largest.with_margin();
+    ready.saturating_mul(limits.ready as u64 + 1).saturating_add(worker)
+}
+
+/// Leaves a cache the size that it has.
+fn as_they_are(_: &PeakBytes) -> Option<u64> {
+    None
 }
 
 /// The durations of a job's routes, as their operators state them for some mini-batches. Routes that differ in the number of the
-/// device alone have the same where the devices are of a kind.
-fn profile(job: &mut Job) -> anyhow::Result<Profile> {
+/// device alone have the same where the devices are of a kind. `size` says how many bytes the cache of a route with such mini-batches
+/// may take.
+fn profile(job: &mut Job, size: &dyn Fn(&PeakBytes) -> Option<u64>) -> anyhow::Result<Profile> {
     let cores = job.threads();
     let machine = job.config.machine.clone().expect("the job is of a described machine");
     let num_batches = job.operators.routes.first().map_or(0, |route| route.batching.num_batches());
     let ids = sampled(num_batches);
+    let row_bytes = job.dataset.features.as_ref().map_or(0, |matrix| matrix.row_bytes() as u64);
     let mut routes: Vec<RouteProfile> = Vec::new();
     let Operators { routes: built, trainers } = &mut job.operators;
     for operators in built {
@@ -209,7 +269,7 @@ fn profile(job: &mut Job) -> anyhow::Result<Profile> {
         let trainer = trainers.iter_mut().find(|t| (&t.key, &t.place) == (&route.training, &route.trained_at));
         let trainer = trainer.expect("a route's trainer was built with it");
         let untrained = trainer.operator.parameters()?;
-        let stated = stated(operators, trainer.operator.as_mut(), &ids, cores)?;
+        let stated = stated(operators, trainer.operator.as_mut(), (&ids, cores), (row_bytes, size))?;
         trainer.operator.set_parameters(&untrained)?;
         routes.push(stated);
     }
@@ -228,12 +288,12 @@ fn sampled(num_batches: usize) -> Vec<BatchId> {
     (0..count).map(|i| BatchId { epoch: 0, index: (i * whole / count) as u32 }).collect()
 }
 
-/// What the operators of a route state for these mini-batches.
+/// What the operators of a route state for these mini-batches, with a cache of the `size` that their bytes leave it.
 fn stated(
     operators: &mut RouteOperators,
     training: &mut dyn Training,
-    ids: &[BatchId],
-    cores: usize,
+    (ids, cores): (&[BatchId], usize),
+    (row_bytes, size): (u64, &dyn Fn(&PeakBytes) -> Option<u64>),
 ) -> anyhow::Result<RouteProfile> {
     let RouteOperators { route, batching, transferring } = operators;
     let mut worker = batching.worker(1)?;
@@ -242,23 +302,42 @@ fn stated(
     let (mut batched, mut moved) = (Vec::new(), Vec::new());
     let mut trained: Vec<Vec<f64>> = vec![Vec::new(); training_threads.len()];
     let (mut edges, mut bytes, mut largest) = (0.0, 0.0, PeakBytes::default());
+    let mut batches = Vec::new();
     for &id in ids {
         let (batch, took) = worker.prepare(id, None)?.wait()?;
         batched.push(took.as_secs_f64());
-        largest.batched_bytes = largest.batched_bytes.max(on_host(&batch)?.num_bytes() as u64);
-        let (batch, took) = transferring.transfer(batch)?.wait()?;
-        moved.push(took.as_secs_f64());
+        let content = on_host(&batch)?;
+        let (batched_bytes, inputs) = (content.num_bytes() as u64, content.input_nodes.len() as u64);
+        let missing = if content.features.is_none() { inputs * row_bytes } else { 0 };
+        largest.batched_bytes = largest.batched_bytes.max(batched_bytes);
+        largest.ready_bytes = largest.ready_bytes.max(batched_bytes + missing);
+        largest.worker_bytes = largest.worker_bytes.max(largest.batched_bytes + WORKER_NODE_BYTES * inputs);
+        batches.push(batch);
+    }
+    if let Some(bytes) = size(&largest).filter(|_| transferring.cache().is_some()) {
+        transferring.resize_cache(bytes)?;
+    }
+    // What a mini-batch has where it is trained may be less than was estimated.
+    largest.ready_bytes = 0;
+    let mut counted = Counters::NONE;
+    for batch in batches {
+        let (batch, measured) = transferring.transfer(batch)?.measured()?;
+        moved.push(measured.busy.as_secs_f64());
+        counted += measured.counters;
         let content = on_host(&batch)?;
         edges += content.num_edges() as f64 / ids.len() as f64;
         bytes += content.num_bytes() as f64 / ids.len() as f64;
         largest.ready_bytes = largest.ready_bytes.max(content.num_bytes() as u64);
-        let worker_bytes = largest.batched_bytes + WORKER_NODE_BYTES * content.input_nodes.len() as u64;
-        largest.worker_bytes = largest.worker_bytes.max(worker_bytes);
         for (&threads, seconds) in training_threads.iter().zip(&mut trained) {
             training.set_threads(threads)?;
             seconds.push(training.accumulate(&batch)?.wait()?.1.as_secs_f64());
         }
     }
+    let amount = |spec: &CounterSpec| counted.get(spec).filter(|&n| n > 0).map(|n| n as f64);
+    let hit_rate = amount(&CACHE_REQUESTS).map(|requests| amount(&CACHE_HITS).unwrap_or(0.0) / requests);
+    let batch_seconds = moved.iter().sum::<f64>() / moved.len() as f64;
+    let device_cache = transferring.cache().filter(|cache| cache.bytes > 0);
+    let device_cache = device_cache.map(|cache| CacheCurve { batch_seconds, ..cache });
     let slowest = batched.iter().chain(&moved).chain(trained.iter().flatten()).copied().fold(0.0, f64::max);
     if slowest > MAX_SECONDS {
         let what = format!("a phase of a mini-batch takes {slowest:.1e} s by the description, too long to plan with");
@@ -281,7 +360,8 @@ fn stated(
         interference: Vec::new(),
         overlapped: None,
         cache: None,
-        device_cache: None,
+        device_cache,
+        hit_rate,
     })
 }
 

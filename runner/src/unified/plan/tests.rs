@@ -35,6 +35,7 @@ fn route(on_device: bool, training: f64) -> RouteProfile {
         overlapped: None,
         cache: None,
         device_cache: None,
+        hit_rate: None,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::CacheMemory;
 
 fn cache(operator: &str, points: Vec<CachePoint>) -> Cache {
     let curve = CacheCurve { bytes: 0, free_bytes: None, build_seconds: 0.0, batch_seconds: 1.0, points };
-    Cache { operator: operator.parse().expect("a key"), memory: CacheMemory::Device, curve }
+    Cache { operator: operator.parse().expect("a key"), memory: CacheMemory::Device, curve, hit_rate: None }
 }
 
 /// Curves with jumps and flat parts, as tables and lists of any length make them.

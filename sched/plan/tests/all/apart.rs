@@ -93,7 +93,7 @@ fn caches_of_two_devices_do_not_share_a_budget() {
         let points = vec![point(0, 0.0), point(40, seconds / 2.0)];
         let (bytes, free_bytes, build_seconds) = (held * MIB, None, 0.0);
         let curve = CacheCurve { bytes, free_bytes, build_seconds, batch_seconds: seconds, points };
-        Cache { operator: operator.clone(), memory: CacheMemory::Device, curve }
+        Cache { operator: operator.clone(), memory: CacheMemory::Device, curve, hit_rate: None }
     };
     let caches = vec![cache(&route.keys.batching, 10, 0.002), cache(&route.keys.transferring, 0, 0.004)];
     let problem = problem(vec![route], Some(46 * MIB)).with_caches(caches).expect("valid curves");

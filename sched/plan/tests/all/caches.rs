@@ -17,6 +17,7 @@ fn cache(operator: &str, points: &[(u64, f64)], build_seconds: f64) -> Cache {
         operator: operator.parse().expect("a key"),
         memory: CacheMemory::Host,
         curve: CacheCurve { bytes: 40 * MIB, free_bytes: None, build_seconds, batch_seconds: 0.040, points },
+        hit_rate: None,
     }
 }
 
@@ -154,6 +155,7 @@ fn device(device_bytes: Option<u64>, saved: f64) -> Problem {
         operator: "Transferring_PCIe+SIM_Gather".parse().expect("a key"),
         memory: CacheMemory::Device,
         curve: CacheCurve { bytes: 0, free_bytes, build_seconds: 0.0, batch_seconds: 0.010, points },
+        hit_rate: None,
     };
     let problem = Problem::new(300, whole.resources().to_vec(), routes).expect("the problem is valid");
     problem.with_caches(vec![cache]).expect("the curve is valid").with_limits(Limits { device_bytes, ..two.limits() })
@@ -168,7 +170,7 @@ fn device_with_lists(device_bytes: u64) -> Problem {
     let curve =
         CacheCurve { bytes: 30 * MIB, free_bytes: Some(120 * MIB), build_seconds: 0.0, batch_seconds: 0.002, points };
     let key = problem.routes()[0].keys.batching.clone();
-    let lists = Cache { operator: key, memory: CacheMemory::Device, curve };
+    let lists = Cache { operator: key, memory: CacheMemory::Device, curve, hit_rate: None };
     let caches = problem.caches().iter().cloned().chain([lists]).collect();
     let limits = Limits { device_bytes, ..TwoRoutes::new(300, 2, [10.0, 10.0, 0.002, 0.010, 0.004]).limits() };
     problem.with_caches(caches).expect("the curves are valid").with_limits(limits)
