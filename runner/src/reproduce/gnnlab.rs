@@ -22,6 +22,8 @@ const DEVICES: usize = 8;
 const SWITCHES: f64 = 2.0;
 /// Seeds per mini-batch (the survey, Figure 13).
 const SEEDS: f64 = 8000.0;
+/// Neighbours by layer of GNNLab's GraphSAGE.
+const FANOUTS: &str = "25,10";
 
 /// A row of Table VI that DGL runs: seconds of the stages of an epoch, added up over the devices.
 struct Stages {
@@ -184,9 +186,8 @@ fn table_vi(setting: &Setting) -> Result<Shown> {
         } else {
             PA
         };
-        // GNNLab's GraphSAGE has two layers, of 25 and 10 neighbours.
-        let workload = setting.workload(&stand_in, "25,10", SEEDS as usize)?;
-        let sampled = setting.sampled(&stand_in, "25,10", SEEDS as usize)?;
+        let workload = setting.workload(&stand_in, FANOUTS, SEEDS as usize)?;
+        let sampled = setting.sampled(&stand_in, FANOUTS, SEEDS as usize)?;
         let accesses = sampled.count(std::num::NonZeroU32::MIN)?.hotness.features;
         let cached = CACHED.iter().find(|(_, cached, _)| cached.name == stand_in.name).map(|c| c.2);
         let epoch = |seconds: f64| seconds * workload.batches as f64;
@@ -241,23 +242,22 @@ struct CachedEpoch {
     executed: f64,
 }
 
-/// Trains an epoch of GraphSAGE as `set` says through a cache filled by pre-sampling, of at most so many bytes on each device, whose
-/// memory is divided by `divisor`.
+/// Trains an epoch of GraphSAGE as `set` says with a cache on each device, whose memory is divided by `divisor`.
 fn cached_epoch(
     setting: &Setting,
     stand_in: &StandIn,
-    (divisor, bytes): (f64, Option<u64>),
+    (divisor, cache): (f64, Cache),
     set: impl FnOnce(&mut SessionConfig),
 ) -> Result<CachedEpoch> {
     let mut machine = MachineDescription::named("eight-v100")?;
     machine.devices.iter_mut().for_each(|device| device.memory_gb /= divisor);
     let set = |config: &mut SessionConfig| {
-        config.planning.cache = Some(Cache { policy: CachePolicy::By(PRESAMPLE), bytes });
+        config.planning.cache = Some(cache);
         // One mini-batch at a time, beside the one in training.
         config.planning.limits.buffer = Some(1);
         set(config);
     };
-    let sampler = ("25,10", stand_in.seeds(SEEDS as usize));
+    let sampler = (FANOUTS, stand_in.seeds(SEEDS as usize));
     let run = setting.session_on_machine(stand_in, sampler, machine, set)?.train()?;
     let cache = &run.json["plan"]["caches"][0];
     let (held, hit_rate) = (cache["bytes"].as_f64().unwrap_or(0.0), cache["hit_rate"].as_f64().unwrap_or(0.0));
@@ -278,30 +278,40 @@ fn time_sharing(config: &mut SessionConfig) {
 }
 
 fn hit_rates(setting: &Setting) -> Result<Shown> {
-    let (mut figures, mut off, mut off_paper) = (Vec::new(), 0.0_f64, Vec::new());
+    let (mut figures, mut off, mut off_paper, mut of_optimum) = (Vec::new(), 0.0_f64, Vec::new(), f64::INFINITY);
     for (name, stand_in, caches) in &CACHED {
-        for (system, (share, paper)) in ["T_SOTA", "GNNLab"].iter().zip(caches) {
+        let sampled = setting.sampled(stand_in, FANOUTS, SEEDS as usize)?;
+        let accesses = sampled.count(std::num::NonZeroU32::MIN)?.hotness.features;
+        let optimum = hottest(&accesses, usize::MAX);
+        let systems = [("T_SOTA", PolicyKind::OutDegree), ("GNNLab", PRESAMPLE)];
+        for ((system, policy), (share, paper)) in systems.into_iter().zip(caches) {
             let rows = stand_in.nodes / stand_in.scale;
             let bytes = rows * share / 100.0 * stand_in.dim as f64 * 4.0 + NodeMap::num_bytes_of(rows as usize) as f64;
-            let epoch = cached_epoch(setting, stand_in, (1.0, Some(bytes as u64)), time_sharing)?;
+            let cache = Cache { policy: CachePolicy::By(policy), bytes: Some(bytes as u64) };
+            let epoch = cached_epoch(setting, stand_in, (1.0, cache), time_sharing)?;
+            let most = 100.0 * coverage(&accesses, &optimum, &[sampled.rows(*share)])[0];
             let figure = Figure::new(format!("{name}, {share}% of the rows as {system}: hits"), "%");
             figures.push(figure.paper(*paper).predicted(epoch.predicted).executed(epoch.executed));
+            figures.push(Figure::new(format!("{name}, {share}% of the rows: optimum"), "%").here(most));
             off = off.max((epoch.predicted - epoch.executed).abs());
             off_paper.push((epoch.executed - paper).abs());
+            if policy == PRESAMPLE {
+                of_optimum = of_optimum.min(epoch.executed / most);
+            }
         }
     }
     // What the memory of a device has room for at the paper's size.
-    let divided = (TW.scale, None);
-    let shared = cached_epoch(setting, &TW, divided, time_sharing)?;
-    let roles = cached_epoch(setting, &TW, divided, |config| config.training.plan = PlanChoice::Factored)?;
-    for (system, epoch, (share, hits)) in [("time-sharing", &shared, CACHED[0].2[0]), ("roles", &roles, CACHED[0].2[1])]
-    {
+    let fitting = (TW.scale, Cache { policy: CachePolicy::By(PRESAMPLE), bytes: None });
+    let shared = cached_epoch(setting, &TW, fitting, time_sharing)?;
+    let roles = cached_epoch(setting, &TW, fitting, |config| config.training.plan = PlanChoice::Factored)?;
+    for (system, epoch, paper) in [("time-sharing", &shared, CACHED[0].2[0]), ("roles", &roles, CACHED[0].2[1])] {
+        let (share, hits) = paper;
         figures.push(Figure::new(format!("TW, {system}: rows that fit"), "%").paper(share).predicted(epoch.rows));
         let figure = Figure::new(format!("TW, {system}: hits"), "%");
         figures.push(figure.paper(hits).predicted(epoch.predicted).executed(epoch.executed));
         off = off.max((epoch.predicted - epoch.executed).abs());
     }
-    let near = off_paper.iter().copied().fold(0.0, f64::max);
+    let farthest = off_paper.iter().copied().fold(0.0, f64::max);
     let verdicts = vec![
         Verdict::new(
             roles.rows > 1.5 * shared.rows && roles.executed > shared.executed,
@@ -310,8 +320,9 @@ fn hit_rates(setting: &Setting) -> Result<Shown> {
                 roles.rows, shared.rows, roles.executed, shared.executed
             ),
         ),
-        Verdict::new(near < 10.0, format!("off by {near:.0} points at most")),
         Verdict::new(off < 2.0, format!("off by {off:.1} points at most")),
+        Verdict::new(farthest < 10.0, format!("off by {farthest:.0} points at most")),
+        Verdict::new(of_optimum > 0.8, format!("at least {of_optimum:.2} of the optimum")),
     ];
     Ok(Shown::new(figures, verdicts))
 }
@@ -649,18 +660,24 @@ rows. Our sampler marks nothing: caches are looked up by the gather.",
     Row {
         id: "G:VI-hits",
         title: "hit rates of devices that share their time and of devices with roles",
-        how: &[How::Described, How::Executed],
+        how: &[How::Described, How::Executed, How::Counted],
         code: &["transfer/sim-copy/src/cache.rs", "runner/src/factored/plan.rs"],
         statements: &[
             agrees(
                 "A device that only trains has room for more rows than one that samples too (32% beside 15% on TW), and hits more",
             ),
-            agrees("Hits are within ten points of the paper's by the paper's shares of the rows"),
             agrees("Caches hit as predicted (within two points)"),
+            differs(
+                "By the paper's shares of the rows hits are within ten points of the paper's",
+                "On the stand-ins of TW and UK accesses are spread over more rows than on the datasets: the optimum itself hits no more \
+than is shown. Degree says less of what is near the training nodes of PA's stand-in than of the dataset's.",
+            ),
+            agrees("Caches filled by pre-sampling hit as often as the optimum, within a fifth"),
         ],
-        note: "GraphSAGE of two layers, 25 and 10 neighbours, 8,000 seeds, trained for an epoch on `eight-v100` in simulated time, \
-caches filled by `presample:1`. First caches of the paper's shares of the rows on a device that samples, gathers and trains in turn; \
-then, on TW, of what fits into the memory of the devices, divided by the scale of the stand-in, beside two mini-batches in flight.",
+        note: "GraphSAGE of two layers, 25 and 10 neighbours, 8,000 seeds, trained for an epoch on `eight-v100` in simulated time. First \
+caches of the paper's shares of the rows on a device that samples, gathers and trains in turn, filled by degree as T_SOTA's and by \
+`presample:1` as GNNLab's; the optimum has the rows that a counted epoch accesses most. Then, on TW and by `presample:1`, of what fits \
+into the memory of the devices, divided by the scale of the stand-in, beside two mini-batches in flight.",
         run: Some(hit_rates),
     },
 ];
