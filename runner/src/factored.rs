@@ -139,7 +139,7 @@ impl FactoredExecutor {
 ///
 /// One of a device's roles lacks its operators.
 fn divide(operators: Operators, factored: &Factored, schedule: &RolesSchedule) -> Result<Vec<RolesDevice>> {
-    let Factored { places, keys, .. } = factored;
+    let Factored { places, keys, own, .. } = factored;
     let (stay, train) = (schedule.min_trainers(), schedule.max_trainers());
     let Operators { routes, trainers } = operators;
     let number = |place: &Place| places.iter().position(|of| of == place);
@@ -151,9 +151,12 @@ fn divide(operators: Operators, factored: &Factored, schedule: &RolesSchedule) -
     };
     let mut devices: Vec<RolesDevice> = places.iter().zip(resources).map(device).collect();
     for RouteOperators { route, batching, transferring } in routes {
-        let is_own = (&route.batching, &route.training) == (&keys.batching, &keys.training)
-            && (route.batched_at == route.trained_at || route.transferring == keys.transferring);
-        let (Some(from), Some(to), true) = (number(&route.batched_at), number(&route.trained_at), is_own) else {
+        let is_planned = (&route.batching, &route.training) == (&keys.batching, &keys.training)
+            && match route.batched_at == route.trained_at {
+                true => own.as_ref().is_none_or(|own| route.transferring == *own),
+                false => route.transferring == keys.transferring,
+            };
+        let (Some(from), Some(to), true) = (number(&route.batched_at), number(&route.trained_at), is_planned) else {
             continue;
         };
         if from < stay {

@@ -285,7 +285,7 @@ fn caches_have_what_memory_leaves_and_hit_as_predicted() {
     let bench = Bench::new();
     let options = hot_and_cold(&bench);
     let number = |value: &Value| value.as_f64().expect("a number");
-    let train = |more: &[&'static str]| bench.json(&[&["train"], &options[..], more].concat());
+    let train = |more: &[&'static str]| bench.json(&[&["train", "--epochs", "1"], &options[..], more].concat());
     let alone = train(&["--plan", "device"]);
     let plan = &alone["plan"];
     let cache = &plan["caches"][0];
@@ -348,10 +348,10 @@ fn runs_with_caches_repeat_and_are_resumed() {
             metrics(&bench.path().join(name))
         };
         let [first, second, resumed] = ["first", "second", "resumed"].map(|name| format!("{mode}-{name}"));
-        let whole = run(&first, "3");
-        assert_eq!(run(&second, "3"), whole, "{mode}");
+        let whole = run(&first, "2");
+        assert_eq!(run(&second, "2"), whole, "{mode}");
         run(&resumed, "1");
-        bench.text(&["train", "--resume", &resumed, "--epochs", "3", "--quiet"]);
+        bench.text(&["train", "--resume", &resumed, "--epochs", "2", "--quiet"]);
         assert_eq!(metrics(&bench.path().join(&resumed)), whole, "{mode}");
     }
 }

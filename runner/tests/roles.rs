@@ -252,6 +252,26 @@ fn roles_on_a_described_machine_are_executed_as_planned() {
     assert_eq!(rows(&bench.path().join("resumed")), first);
 }
 
+/// Devices that change their roles move what they sampled themselves by the fastest operator that they have, and epochs take as long as
+/// predicted.
+#[test]
+fn epochs_with_changes_of_roles_take_as_long_as_predicted() {
+    let bench = Bench::new();
+    let graph = "generate sbm -o graph --nodes 6000 --classes 4 --dim 64 --degree 10";
+    bench.text(&graph.split(' ').collect::<Vec<_>>());
+    let options = "train graph --layers 2 --hidden 16 --fanouts 5,5 --machine eight-v100 --plan factored --epochs 1";
+    for batch_size in ["50", "200"] {
+        let options = options.split(' ').chain(["--cache", "none", "--batch-size", batch_size, "--quiet"]);
+        let json = bench.json(&options.collect::<Vec<_>>());
+        let factored = &json["factored"];
+        assert!(factored["roles"]["segments"].as_array().is_some_and(|s| s.len() > 1), "{factored}");
+        assert_eq!(factored["own"], "Transferring_PCIe+SIM_SimGather");
+        let seconds = |name: &str| json[name].as_f64().expect("seconds");
+        let ratio = seconds("measured_epoch_seconds") / seconds("predicted_epoch_seconds");
+        assert!((0.95..1.06).contains(&ratio), "{ratio} of the prediction, mini-batches of {batch_size}");
+    }
+}
+
 /// Gradients that may be stale hide the all-reduce, by prediction and in virtual time; the run says how stale they were, and repeats to
 /// the bit. The bound is not taken by plans that have no use for it.
 #[test]

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use morphgl_group::Weights;
+use morphgl_group::{Division, Weights};
 use morphgl_plan::{
     Bottleneck, Bytes, Limits, Linear, Phase, Plan, Resource, RolesPlan, RolesProblem, RolesSchedule, RolesWork,
     RouteKeys, Segment, Strategy, Time, Utilisation, hit_rate_of_share, roles,
 };
 use morphgl_profile::{MemoryLimit, PeakBytes, Profile, Progress, RouteProfile, Settings, Watch};
-use morphgl_registry::{Operators, Place};
+use morphgl_registry::{Key, Operators, Place};
 use serde::{Deserialize, Serialize};
 
 use crate::unified::all_reduce_seconds;
@@ -32,6 +32,9 @@ pub struct Factored {
     pub problem: RolesProblem,
     /// The roles, and the epoch that they are predicted to make.
     pub roles: RolesPlan,
+    /// The operator that moves what a device sampled itself to its own training; `None` where no device changes its role.
+    #[serde(default)]
+    pub own: Option<Key>,
     /// Transport of the trainers' all-reduces.
     #[serde(default)]
     pub exchange: ExchangeKind,
@@ -83,10 +86,8 @@ pub struct FactoredProfile {
     /// Seconds of adding up the gradients of the trainers.
     all_reduce: f64,
     places: Vec<Place>,
-    /// Whether a device can train shares that it has sampled: then it may change its role.
-    switches: bool,
-    /// Of the same route to a device that changes its role, where its cache has another size than that of a device that only trains:
-    /// whole mini-batches, and the share of each.
+    /// Of the route by which a device trains what it sampled itself, whole mini-batches and the share of each: by it a device may change
+    /// its role. `None` where some device has no such route.
     standby: Option<[RouteProfile; 2]>,
     /// Bytes of a device that only trains for its cache and mini-batches; `None` as of one that samples.
     trainer_bytes: Option<u64>,
@@ -110,29 +111,35 @@ pub(crate) fn candidate(profile: &Profile) -> Option<(RouteProfile, Vec<Place>)>
 }
 
 impl FactoredProfile {
-    /// What is known of a route between devices, with whole mini-batches and with such a share of each.
+    /// What is known of a route between devices, and of the `standby` route by which a device trains what it sampled itself, with whole
+    /// mini-batches and with such a share of each.
     pub(crate) fn new(
         [whole, part]: [RouteProfile; 2],
+        standby: Option<[RouteProfile; 2]>,
         share: f64,
         all_reduce: f64,
-        (places, switches): (Vec<Place>, bool),
+        places: Vec<Place>,
     ) -> Self {
-        Self { whole, part, share, all_reduce, places, switches, standby: None, trainer_bytes: None }
+        Self { whole, part, share, all_reduce, places, standby, trainer_bytes: None }
     }
 
-    /// The same, where a device that changes its role caches other rows than one that only trains, which has so many bytes for its
-    /// cache and mini-batches.
-    pub(crate) fn with_standby(self, standby: [RouteProfile; 2], trainer_bytes: Option<u64>) -> Self {
-        Self { standby: Some(standby), trainer_bytes, ..self }
+    /// The same, where a device that only trains has so many bytes for its cache and mini-batches.
+    pub(crate) fn with_trainer_bytes(self, trainer_bytes: Option<u64>) -> Self {
+        Self { trainer_bytes, ..self }
     }
 
-    /// Whether each of these devices has an operator that fills in features of mini-batches that it sampled itself.
-    pub(crate) fn switches(profile: &Profile, keys: &RouteKeys, places: &[Place]) -> bool {
-        let own = |place: &Place, r: &RouteProfile| {
+    /// The route by which a device trains mini-batches that it sampled itself, by the operators of `keys`: of the operators that move
+    /// them on each of these devices the fastest. `None` where some device has none.
+    pub(crate) fn own<'a>(profile: &'a Profile, keys: &RouteKeys, places: &[Place]) -> Option<&'a RouteProfile> {
+        let own = profile.routes.iter().filter(|r| {
             (&r.route.batching, &r.route.training) == (&keys.batching, &keys.training)
-                && [&r.route.batched_at, &r.route.trained_at] == [place; 2]
-        };
-        places.iter().all(|place| profile.routes.iter().any(|r| own(place, r)))
+                && r.route.batched_at == r.route.trained_at
+        });
+        let own: Vec<&RouteProfile> = own.collect();
+        let has =
+            |place: &Place, key: &Key| own.iter().any(|r| (&r.route.trained_at, &r.route.transferring) == (place, key));
+        let everywhere = own.iter().filter(|r| places.iter().all(|place| has(place, &r.route.transferring)));
+        everywhere.min_by(|a, b| a.transferring.mean.total_cmp(&b.transferring.mean)).copied()
     }
 
     /// Measures halves of mini-batches on the fastest route between devices, and the all-reduce of gradients; `None` where no
@@ -155,16 +162,20 @@ impl FactoredProfile {
         let halves = Weights::new(&[PART, 1.0 - PART]).expect("weights");
         let (budget, epochs) = (settings.budget.mul_f64(PART), settings.epochs.map(|epochs| epochs * PART));
         let settings = Settings { budget, epochs, ..settings.clone() };
-        let part = job.with_route(&whole.route, |job| -> Result<Profile> {
-            let machine = job.registry().machine().clone();
-            let watch = Watch { stop: &|| stop.is_requested(), memory };
-            Ok(job.with_shares(&(Arc::new(halves) as _), 0, |job| {
-                morphgl_profile::profile(&mut job.operators, &[], &machine, &settings, &watch, progress)
-            })?)
-        })?;
-        let part = part.routes.into_iter().next().expect("the route was measured");
-        let switches = Self::switches(profile, &whole.keys(), &places);
-        Ok(Some(Self::new([whole, part], PART, all_reduce, (places, switches))))
+        let halves: Arc<dyn Division> = Arc::new(halves);
+        let mut with_part = |whole: &RouteProfile| -> Result<[RouteProfile; 2]> {
+            let part = job.with_route(&whole.route, |job| -> Result<Profile> {
+                let machine = job.registry().machine().clone();
+                let watch = Watch { stop: &|| stop.is_requested(), memory };
+                Ok(job.with_shares(&halves, 0, |job| {
+                    morphgl_profile::profile(&mut job.operators, &[], &machine, &settings, &watch, progress)
+                })?)
+            })?;
+            Ok([whole.clone(), part.routes.into_iter().next().expect("the route was measured")])
+        };
+        let own = Self::own(profile, &whole.keys(), &places);
+        let standby = own.map(&mut with_part).transpose()?;
+        Ok(Some(Self::new(with_part(&whole)?, standby, PART, all_reduce, places)))
     }
 }
 
@@ -234,7 +245,7 @@ impl Factored {
         limits: Limits,
         staleness: usize,
     ) -> Result<Self> {
-        let FactoredProfile { whole, part, share, all_reduce, places, switches, standby, trainer_bytes } = measured;
+        let FactoredProfile { whole, part, share, all_reduce, places, standby, trainer_bytes } = measured;
         let line = |of: &dyn Fn(&RouteProfile) -> f64| Linear::through(of(whole), *share, of(part));
         let sampling = line(&|r| r.batching.first().map_or(0.0, |pool| pool.seconds.mean));
         let gathering = line(&|r| r.transferring.mean);
@@ -257,7 +268,7 @@ impl Factored {
             staleness,
         };
         let mut planned = roles(&problem)?;
-        if !switches {
+        if standby.is_none() {
             planned.segments = vec![Segment { from: 0, trainers: planned.unswitched_trainers }];
             planned.epoch_seconds = planned.unswitched_seconds;
         }
@@ -270,7 +281,8 @@ impl Factored {
             cache.hit_rate = caches.map(|caches| caches.hit_rate);
         }
         let (places, keys, exchange) = (places.clone(), whole.keys(), ExchangeKind::Auto);
-        Ok(Self { places, keys, problem, roles: planned, exchange, plan, caches })
+        let own = standby.as_ref().map(|[whole, _]| whole.route.transferring.clone());
+        Ok(Self { places, keys, own, problem, roles: planned, exchange, plan, caches })
     }
 
     /// The same roles with gradients added up by `exchange`.

@@ -130,11 +130,11 @@ fn factored(
     let share = 1.0 / (places.len() - 1).max(2) as f64;
     let divided = Weights::new(&[share, 1.0 - share]).expect("weights");
     let divided: Arc<dyn Division> = Arc::new(divided);
-    // The durations of whole mini-batches and of a share of each, with a cache of so many bytes.
-    let mut with_cache = |bytes: u64| -> anyhow::Result<[RouteProfile; 2]> {
+    // The durations of whole mini-batches and of a share of each on a route, with a cache of so many bytes.
+    let mut with_cache = |route: &Route, bytes: u64| -> anyhow::Result<[RouteProfile; 2]> {
         let of_size = |_: &PeakBytes| Some(bytes);
         let one = |profile: Profile| profile.routes.into_iter().next().expect("the route has its durations");
-        job.with_route(&route.route, |job| {
+        job.with_route(route, |job| {
             let whole = profile(job, &of_size)?;
             let part = job.with_shares(&divided, 0, |job| profile(job, &of_size))?;
             Ok([one(whole), one(part)])
@@ -142,18 +142,16 @@ fn factored(
     };
     let in_flight = RolesInFlight::of(&route.largest, limits);
     let trainer_limits = Limits { device_bytes: of_trainer, ..limits };
-    let trainer = with_cache(cached_bytes(trainer_limits, in_flight.of_trainer))?;
+    let trainer = with_cache(&route.route, cached_bytes(trainer_limits, in_flight.of_trainer))?;
     let of_standby = cached_bytes(limits, in_flight.of_standby);
-    let is_smaller = trainer[0].device_cache.as_ref().is_some_and(|cache| cache.bytes > of_standby);
-    let standby = if is_smaller { with_cache(of_standby)? } else { trainer.clone() };
+    let own = FactoredProfile::own(&whole, &keys, &places);
+    let standby = own.map(|own| with_cache(&own.route, of_standby)).transpose()?;
     let in_use = budget::machine(&job.config).expect("the job is of a described machine");
     let all_reduce = match places.len() {
         2 => 0.0,
         n => in_use.all_reduce(&places[..n - 1], 4.0 * parameters(&job.config) as f64),
     };
-    let switches = FactoredProfile::switches(&whole, &keys, &places);
-    let measured = FactoredProfile::new(trainer, share, all_reduce, (places, switches));
-    let measured = measured.with_standby(standby, of_trainer);
+    let measured = FactoredProfile::new(trainer, standby, share, all_reduce, places).with_trainer_bytes(of_trainer);
     Factored::plan(&whole, &measured, threads, limits, staleness).map(Some)
 }
 
