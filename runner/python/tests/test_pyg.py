@@ -192,11 +192,12 @@ def test_random_link_splits_are_pairs():
     with pytest.warns(UserWarning, match="pairs of label 0 to train on are left out"):
         graph = Graph.from_pyg(RandomLinkSplit()(data)[0])
     assert graph.edge_split("train").shape[1] < graph.num_edges + 1
-    # Classes of edges are no links: a loader may have them.
+    # Pairs of classes are labelled edges.
     train.edge_label = torch.arange(train.edge_label_index.shape[1]) % 3
-    assert Graph.from_pyg(train).edge_split("train").shape[1] <= train.edge_index.shape[1]
-    with pytest.raises(ValueError, match="test: its edge_label is not 0 or 1 for each pair"):
-        Graph.from_pyg(train, test=train)
+    graph = Graph.from_pyg(train, test=train)
+    for name in ("train", "test"):
+        assert (graph.edge_split(name) == train.edge_label_index.numpy()).all()
+        assert (graph.edge_label(name) == train.edge_label.numpy()).all()
     with pytest.raises(ValueError, match="valid: it has no edge_label_index"):
         Graph.from_pyg(train, valid=data)
 
