@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use morphgl_model_core::{Candidates, Partner, Task};
+use morphgl_model_core::{Candidates, ModelKind, Partner, Task};
 use serde_json::Value;
 
 use super::read::{edge_type, read_pairs, read_typed_pairs};
@@ -120,7 +120,8 @@ impl Trained {
         edge_type: Option<&str>,
     ) -> anyhow::Result<Partners> {
         self.check_links("--top")?;
-        if !self.config.spec.model.settings().word("decoder").is_empty() {
+        let model = &self.config.spec.model;
+        if model.kind == ModelKind::Custom && !model.settings().word("decoder").is_empty() {
             return Err(Usage::error(
                 "--top: partners are found by a decoder of MorphGL's; score pairs by --edges FILE",
             ));
