@@ -243,10 +243,13 @@ fn as_they_are(_: &PeakBytes) -> Option<u64> {
     None
 }
 
+/// Bytes of a cache, by those of the mini-batches in flight; `None` leaves it as it is.
+type CacheSize<'a> = &'a dyn Fn(&PeakBytes) -> Option<u64>;
+
 /// The durations of a job's routes, as their operators state them for some mini-batches. Routes that differ in the number of the
 /// device alone have the same where the devices are of a kind. `size` says how many bytes the cache of a route with such mini-batches
 /// may take.
-fn profile(job: &mut Job, size: &dyn Fn(&PeakBytes) -> Option<u64>) -> anyhow::Result<Profile> {
+fn profile(job: &mut Job, size: CacheSize<'_>) -> anyhow::Result<Profile> {
     let cores = job.threads();
     let machine = job.config.machine.clone().expect("the job is of a described machine");
     let num_batches = job.operators.routes.first().map_or(0, |route| route.batching.num_batches());
@@ -291,7 +294,7 @@ fn stated(
     operators: &mut RouteOperators,
     training: &mut dyn Training,
     (ids, cores): (&[BatchId], usize),
-    (row_bytes, size): (u64, &dyn Fn(&PeakBytes) -> Option<u64>),
+    (row_bytes, size): (u64, CacheSize<'_>),
 ) -> anyhow::Result<RouteProfile> {
     let RouteOperators { route, batching, transferring } = operators;
     let mut worker = batching.worker(1)?;
