@@ -25,7 +25,6 @@ use morphgl_training_cpu_native::{
     AMX_KEY, CpuNative, KEY, probe,
     probe::{GemmRates, Peaks},
 };
-use rayon::prelude::*;
 use serde_json::json;
 
 #[global_allocator]
