@@ -105,7 +105,8 @@ fn rows_of_the_task_are_customers_on_the_day_before_an_order() {
     let orders = types.range(2).map(|order| (linked(&dataset, order, "rev_placed_by")[0], times[order as usize] - 1));
     let mut of_orders: Vec<_> = orders.filter(|&(_, day)| day >= 18_262).collect();
     assert!(of_orders.len() < types.range(2).len(), "orders of the first day have no row");
-    (of_rows.sort_unstable(), of_orders.sort_unstable());
+    of_rows.sort_unstable();
+    of_orders.sort_unstable();
     assert_eq!(of_rows, of_orders);
     let splits = [&dataset.splits.train, &dataset.splits.valid, &dataset.splits.test];
     let all: Vec<u32> = splits.iter().flat_map(|split| split.iter().copied()).collect();
