@@ -21,7 +21,7 @@ pub(crate) trait TypedModel: Sync {
     fn num_classes(&self) -> usize;
     /// Arrays of features by name, each with the types whose rows it has, in order.
     fn features(&self) -> Vec<(String, Vec<&NodeData>)>;
-    /// The rows of a task, which are the examples then; `None` where nodes are.
+    /// The rows of a task, where the examples are rows; `None` where they are nodes.
     fn task(&self) -> Option<&dyn TaskModel> {
         None
     }

@@ -67,7 +67,7 @@ impl LayerWork {
         let read = F32 * (sums * depth + (sums + rows) * columns) + rows * stored;
         let input_gradient = Work { flops, bytes: F32 * (sums + rows) * (depth + columns) };
         let factor = if layer.propagates { 1.0 } else { 0.0 };
-        // Of attention's sums the gradient is always computed.
+        // A layer that attends first computes the gradient of its sums, the first layer too.
         let computed = if layer.order == Order::AttendFirst { 1.0 } else { factor };
         let (messages, messages_back, summed_before) = match layer.order {
             Order::ByType | Order::AggregateFirst => (stored, 0.0, factor * F32 * depth),

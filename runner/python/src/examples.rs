@@ -81,7 +81,7 @@ pub(crate) fn with_task(
     Ok(Graph(Arc::new(Dataset { task_rows: Some(rows), labels, num_classes, targets, splits, ..whole })))
 }
 
-/// Rows of a task: nodes, times, classes, targets, and the numbers of the rows of the splits.
+/// Rows of a task: nodes, times, classes, targets, and the row indices of the training, validation and test splits.
 type Task = (Buffer, Buffer, Option<Buffer>, Option<Buffer>, [Buffer; 3]);
 
 /// The rows of the graph's task, where it has one.

@@ -97,7 +97,7 @@ pub struct GroupProfile {
 pub(crate) type Trainer = (Key, Place);
 
 impl GroupProfile {
-    /// What is known of such shares of mini-batches of so many seeds, and of the seconds of an all-reduce.
+    /// The profile `part` of a `share` of each mini-batch of `num_seeds` seeds, and the seconds of an all-reduce.
     pub(crate) fn new(num_seeds: usize, part: Profile, share: f64, all_reduce: f64) -> Self {
         Self { num_seeds, part, share, all_reduce }
     }

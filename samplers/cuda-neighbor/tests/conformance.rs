@@ -1,4 +1,4 @@
-//! The suite of phase Batching for sampling of neighbours. Under a sanitizer, a part of the combinations of settings is tested.
+//! The suite of phase Batching for sampling of neighbours. Under a sanitizer, a part of the graphs and of the combinations of settings is tested.
 
 mod parts;
 

@@ -140,7 +140,7 @@ impl SimHostGather {
 
 impl Transferring for SimHostGather {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        // The host caches nothing for a device: all rows are missed.
+        // Rows that the host gathers are not looked up in a device's cache: all count as misses.
         self.0.gather(batch, NODE_BYTES, |machine, own, found, row_bytes| {
             machine.host_gathering(own, found.misses as f64, row_bytes)
         })

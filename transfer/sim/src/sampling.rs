@@ -1,4 +1,4 @@
-//! The real mini-batches of simulated operators.
+//! Neighbour sampling on the host, which simulated operators do for real: their durations alone are simulated.
 
 use std::sync::Arc;
 

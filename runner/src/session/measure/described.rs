@@ -289,7 +289,7 @@ fn sampled(num_batches: usize) -> Vec<BatchId> {
     (0..count).map(|i| BatchId { epoch: 0, index: (i * whole / count) as u32 }).collect()
 }
 
-/// What the operators of a route state for these mini-batches, with a cache of the `size` that their bytes leave it.
+/// Durations, bytes and hits that the operators of a route report for these mini-batches, with a cache of the bytes that `size` gives.
 fn stated(
     operators: &mut RouteOperators,
     training: &mut dyn Training,
