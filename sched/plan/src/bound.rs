@@ -7,11 +7,12 @@ use crate::lp::{self, Row};
 use crate::runs::{Line, lines};
 use crate::{Candidate, Problem};
 
-/// A lower bound of the seconds of any schedule of the problem.
+/// A lower bound of the seconds of any schedule of the problem in which a pool has no more threads than there are cores, and no more
+/// workers than mini-batches.
 ///
 /// The minimum over all sets of routes that can run at once (one training operator, no batching operator twice) of a linear
-/// program's makespan, with every cache as large as the host's limit allows. In it mini-batches are divided fractionally, and each resource is busy from the earliest time any phase can
-/// need it to the latest time that leaves enough for the phases after it. Where a route holds bus and device at once, the time lost
+/// program's makespan, with every cache as large as the host's limit allows. In it mini-batches are divided fractionally, and each
+/// resource is busy from the earliest time any phase can need it to the latest time that leaves enough for the phases after it. Where a route holds bus and device at once, the time lost
 /// between its groups counts too. Durations are the minimum over all measured counts of workers and threads.
 ///
 /// # Complexity
