@@ -12,8 +12,9 @@ use crate::{Candidate, Problem};
 ///
 /// The minimum over all sets of routes that can run at once (one training operator, no batching operator twice) of a linear
 /// program's makespan, with every cache as large as the host's limit allows. In it mini-batches are divided fractionally, and each
-/// resource is busy from the earliest time any phase can need it to the latest time that leaves enough for the phases after it. Where a route holds bus and device at once, the time lost
-/// between its groups counts too. Durations are the minimum over all measured counts of workers and threads.
+/// resource is busy from the earliest time any phase can need it to the latest time that leaves enough for the phases after it. Where a
+/// route holds bus and device at once, the time lost between its groups counts too. Durations are the minimum over all measured counts
+/// of workers and threads.
 ///
 /// # Complexity
 ///
