@@ -17,7 +17,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 pub(crate) use self::inference::{enter_to_infer, gathering_bytes};
 pub(crate) use self::training::{check_shard, enter};
-use crate::Group;
+use crate::numa::cores_of_this_process;
+use crate::{Group, NumaNode};
 
 /// Compared by all ranks.
 const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
@@ -39,13 +40,14 @@ pub(crate) struct RankPlace {
     pub(crate) host: String,
     /// The cores that its process may use, as Linux lists them.
     cores: String,
+    /// The NUMA nodes of these cores.
+    pub(crate) numa_nodes: Vec<u32>,
 }
 
 impl RankPlace {
     fn of_this_process(host: String) -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        Self { host, cores: cores.unwrap_or_default().trim().to_string() }
+        let numa_nodes = NumaNode::all().into_iter().map(|node| node.node).collect();
+        Self { host, cores: cores_of_this_process(), numa_nodes }
     }
 }
 

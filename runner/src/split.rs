@@ -89,6 +89,12 @@ impl SplitPlan {
         &self.split.plan
     }
 
+    /// Takes the same plan with another prediction, by which the first epoch is predicted to be as much longer as later ones.
+    pub(crate) fn set_plan(&mut self, plan: Plan) {
+        self.split.first_seconds += plan.prediction.epoch_seconds - self.split.plan.prediction.epoch_seconds;
+        self.split.plan = plan;
+    }
+
     /// Predicted seconds of an epoch, on average over so many.
     pub fn epoch_seconds(&self, epochs: u32) -> f64 {
         let later = self.plan().prediction.epoch_seconds;

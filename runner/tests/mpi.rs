@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use mpi::{cora, has_mpirun, is_alive, losses, mpirun, ranks_of, same, say, stderr};
+use mpi::{bound, cora, has_mpirun, is_alive, losses, mpirun, ranks_of, same, say, stderr};
 use serde_json::Value;
 use support::Bench;
 
@@ -28,6 +28,74 @@ const TRAIN: [&str; 10] = [
     "--training",
     "Training_CPU_Native",
 ];
+
+/// Ranks that split layers compute the rows of the same hot nodes. With all neighbours and parameters that stay as they are, their losses
+/// are those of one process; else nearly so: a seed's own row is fresh, and a given one in the shares of other ranks that reach it as a
+/// hot neighbour.
+#[test]
+fn ranks_split_layers() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.text(&["import", "planetoid", &cora(), "-o", "cora"]);
+    let args = "train cora --json --epochs 3 --fanouts 10,200 --hidden 16 --batch-size 16 --profile-seconds 0.1 \
+                --training Training_CPU_Native --dropout 0 --allow-staleness 31";
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let split = [&args[..], &["--hot-ratio", "0.5"]].concat();
+    for (lr, apart) in [("1e-9", 1e-7), ("0.01", 1e-2)] {
+        let split = [&split[..], &["--lr", lr]].concat();
+        let alone = losses(bench.text(&split).as_bytes());
+        for ranks in [1, 2, 3] {
+            let output = same(&bench, ranks, &split).output().expect("mpirun starts");
+            assert!(output.status.success(), "{ranks} ranks: {}", stderr(&output));
+            for (a, b) in alone.iter().zip(losses(&output.stdout)) {
+                assert!((a - b).abs() <= apart * a, "{ranks} ranks, a learning rate of {lr}: {b}, one process {a}");
+            }
+            let document: Value = serde_json::from_slice(&output.stdout).expect("checked above");
+            let given = document["layer_split"]["given_share"].as_f64().expect("a share");
+            assert!(given > 0.1 && document["layer_split"]["super_batches"].as_u64() >= Some(3), "{given}");
+            assert_eq!(document["ranks"].as_array().map(Vec::len), Some(ranks));
+        }
+    }
+    let output = same(&bench, 2, &args).output().expect("mpirun starts");
+    say(&output, &[0, 1], &["--allow-staleness", "give --hot-ratio and no --max-hot-ratio"]);
+    let (program, other) = (Path::new(env!("CARGO_BIN_EXE_morphgl")), [&args[..], &["--hot-ratio", "0.3"]].concat());
+    let output = mpirun(&bench, &[(program, &split[..]), (program, &other[..])]).output().expect("mpirun starts");
+    say(&output, &[0, 1], &["--hot-ratio", "0.5", "0.3"]);
+}
+
+/// Ranks that are bound to cores, as to the cores of a socket, have as many threads, and the losses of ranks that are not.
+#[test]
+fn ranks_have_the_cores_that_they_are_bound_to() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.text(&["import", "planetoid", &cora(), "-o", "cora"]);
+    let args = [&["train", "cora", "--json"], &TRAIN[..]].concat();
+    let document = |to: &str| -> Value {
+        let rank = (Path::new(env!("CARGO_BIN_EXE_morphgl")), &args[..]);
+        let output = bound(&bench, to, &[rank, rank]).output().expect("mpirun starts");
+        assert!(output.status.success(), "bound to {to}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("one document")
+    };
+    let machine = bench.json(&["ops"]);
+    let nodes: Vec<&Value> =
+        machine["numa_nodes"].as_array().expect("a list").iter().map(|node| &node["node"]).collect();
+    let (free, on_cores) = (document("none"), document("core:overload-allowed"));
+    let loss = |of: &Value| of["epochs"].as_array().expect("epochs").last().expect("an epoch")["loss"].clone();
+    let (free_loss, bound_loss) = (loss(&free).as_f64().expect("a loss"), loss(&on_cores).as_f64().expect("a loss"));
+    assert!((free_loss - bound_loss).abs() <= 1e-5 * free_loss, "{free_loss}, bound {bound_loss}");
+    let ranks = on_cores["ranks"].as_array().expect("ranks");
+    assert_eq!(ranks.len(), 2);
+    for rank in ranks {
+        assert_eq!(rank["threads"], 1, "{rank}");
+        let of_rank = rank["numa_nodes"].as_array().expect("a list");
+        assert_eq!(of_rank.len(), nodes.len().min(1), "{rank}");
+        assert!(of_rank.iter().all(|node| nodes.contains(&node)), "{rank}: not of {nodes:?}");
+    }
+}
 
 /// Eight mini-batches of validation nodes.
 const SAMPLED: [&str; 4] = ["--evaluation", "sampled", "--batch-size", "64"];

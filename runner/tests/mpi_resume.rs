@@ -153,6 +153,19 @@ fn as_many_ranks_give_the_same_bits() {
     }
 }
 
+/// Runs that split layers go on by as many ranks, to the same bits, and by no other number of them.
+#[test]
+fn split_layers_give_the_same_bits() {
+    let Some(bench) = bench() else { return };
+    let train = [&TRAIN[..], &["--allow-staleness", "15", "--hot-ratio", "0.5"]].concat();
+    ranks(&bench, 2, &[&train[..], &["--epochs", "6", "--run", "whole"]].concat());
+    ranks(&bench, 2, &[&train[..], &["--epochs", "3", "--run", "run"]].concat());
+    let output = same(&bench, 3, &["train", "--resume", "run", "--epochs", "6"]).output().expect("mpirun starts");
+    say(&output, &[0, 1, 2], &["the run splits layers, and 2 ranks trained it"]);
+    ranks(&bench, 2, &["train", "--resume", "run", "--epochs", "6"]);
+    alike(&bench.path().join("run"), &bench.path().join("whole"));
+}
+
 #[test]
 fn any_number_of_ranks_goes_on() {
     let Some(bench) = bench() else { return };

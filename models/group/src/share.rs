@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, CacheCurve, Handle, HostBatch, MiniBatch, Result, Transferring,
+    BatchId, Batching, BatchingWorker, CacheCurve, GivenNodes, Handle, HostBatch, MiniBatch, Result, Transferring,
 };
 
 use crate::Division;
@@ -56,6 +56,15 @@ impl Batching for ShareBatching {
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         Ok(Box::new(ShareWorker { inner: self.inner.worker(threads)?, share: self.share.clone() }))
+    }
+
+    fn worker_with_given(
+        &self,
+        threads: usize,
+        given: &Arc<dyn GivenNodes>,
+    ) -> Option<Result<Box<dyn BatchingWorker>>> {
+        let worker = self.inner.worker_with_given(threads, given)?;
+        Some(worker.map(|inner| Box::new(ShareWorker { inner, share: self.share.clone() }) as Box<dyn BatchingWorker>))
     }
 
     fn cache(&self) -> Option<CacheCurve> {

@@ -7,7 +7,7 @@ use morphgl_registry::{OptionSpec, Phase, SamplingSpec, Status};
 use serde_json::json;
 
 use super::{Outcome, show};
-use crate::RunContext;
+use crate::{NumaNode, RunContext, numa};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -112,6 +112,8 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
     for a in &machine.accelerators {
         text += &format!("{}: {}, {}\n", a.place, a.name, show::bytes(a.memory_bytes));
     }
+    let numa_nodes = NumaNode::all();
+    text.extend(numa::advice(&numa_nodes).map(|advice| advice + "\n"));
     text += "\n";
     text += &show::table(&["operator", "places", "available", "summary"], &rows, &[0, 1, 2, 3]);
     let submitted = submitted();
@@ -161,7 +163,7 @@ pub(crate) fn run(args: &Args, context: &RunContext) -> anyhow::Result<Outcome> 
     Ok(Outcome::new(
         text,
         json!({
-            "machine": machine, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes,
+            "machine": machine, "numa_nodes": numa_nodes, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes,
             "samplers": samplers, "models": listed("model"), "losses": listed("loss"),
             "scores": listed("score"),
         }),

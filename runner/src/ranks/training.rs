@@ -251,6 +251,7 @@ impl Ranks {
         let rank = |(part, place): (&Part, &RankPlace)| {
             let mut rank = json!(part);
             rank["host"] = json!(place.host);
+            rank["numa_nodes"] = json!(place.numa_nodes);
             rank
         };
         Ok((parts.iter().zip(self.places()).map(rank).collect(), text))

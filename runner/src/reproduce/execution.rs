@@ -1,6 +1,8 @@
 //! Plans executed in simulated time: by the executor's threads, with mini-batches that are sampled, copied and verified, on a
 //! simulated accelerator whose phases take the durations of the plan.
 
+mod roles;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,9 +71,9 @@ fn config(schedule: &Schedule) -> Result<Config> {
     Ok(config)
 }
 
-/// A graph whose nodes are the seeds of so many mini-batches, each with two neighbours.
-fn ring(batches: usize) -> Result<Dataset> {
-    let n = batches.max(3) as u32;
+/// A graph whose nodes are so many seeds, each with two neighbours.
+fn ring(seeds: usize) -> Result<Dataset> {
+    let n = seeds.max(3) as u32;
     let neighbours: Vec<u32> = (0..n).flat_map(|v| [(v + n - 1) % n, (v + 1) % n]).collect();
     let ends: Vec<u64> = (0..=u64::from(n)).map(|v| 2 * v).collect();
     let topology = Topology::new(ends, neighbours, None).map_err(anyhow::Error::msg)?;

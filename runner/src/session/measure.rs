@@ -311,8 +311,13 @@ impl<'a> Planned<'a> {
                 observer.measures(Some(&Progress { what: format!("layer split: {}", p.what), ..p.clone() }));
             };
             let watch = Watch { stop: &|| stop.is_requested(), memory: Some(memory) };
-            let plan =
-                SplitPlan::measure(&mut job, &profile, allowed, &profiler.settings, limits, &watch, &mut progress);
+            let mut measure = |job: &mut Job| {
+                SplitPlan::measure(job, &profile, allowed, &profiler.settings, limits, &watch, &mut progress)
+            };
+            let plan = match context.ranks() {
+                Some(ranks) => job.with_shares(ranks.group.division(), ranks.group.rank(), measure),
+                None => measure(&mut job),
+            };
             observer.measures(None);
             plan
         });

@@ -163,7 +163,7 @@ pub(crate) fn resume(
     replanned: Option<&Problem>,
 ) -> Box<dyn Mode> {
     if let Some(split) = &state.split {
-        return Box::new(LayerSplit { split: split.clone() });
+        return Box::new(LayerSplit::resume(context, split.clone()));
     }
     if let Some(factored) = &state.factored {
         return Box::new(WithRoles { factored: factored.clone() });

@@ -25,10 +25,15 @@ pub(crate) fn has_mpirun() -> bool {
     has
 }
 
-/// `mpirun` of these programs, one rank after the other.
+/// `mpirun` of these programs, one rank after the other, whose processes are bound to no core.
 pub(crate) fn mpirun(bench: &Bench, ranks: &[(&Path, &[&str])]) -> Command {
+    bound(bench, "none", ranks)
+}
+
+/// The same with processes that are bound to what `--bind-to` says.
+pub(crate) fn bound(bench: &Bench, to: &str, ranks: &[(&Path, &[&str])]) -> Command {
     let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--bind-to", "none"]).current_dir(bench.path());
+    command.args(["--oversubscribe", "--bind-to", to]).current_dir(bench.path());
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     for (i, (program, args)) in ranks.iter().enumerate() {
         command.args((i > 0).then_some(":")).args(["-n", "1"]).arg(program).args(*args);

@@ -1,20 +1,24 @@
 //! Layer-split training: rows of the first layer of hot nodes are computed beside training, within a bound of staleness.
 
+use std::time::Duration;
+
 use morphgl_layer_split::{SplitStatistics, StaleRows};
 use morphgl_plan::Time;
 use morphgl_report::Stale;
 use serde_json::{Value, json};
 
+use super::ranks::OfRanks;
 use super::{Ended, Mode, Start, Summary};
 use crate::session::Session;
 use crate::session::measure::Measured;
 use crate::session::run::state::RunState;
-use crate::{Executor, ExecutorSettings, Job, Plan, RunContext, SplitPlan, words};
+use crate::{Executor, ExecutorSettings, Job, Plan, RunContext, SplitPlan, Stop, Trainer, words};
 
-/// One trainer that splits layers.
+/// One trainer that splits layers, alone or as one of the ranks of an MPI run, each of which computes the rows of all hot nodes.
 #[derive(Debug)]
 pub(crate) struct LayerSplit {
-    pub(crate) split: SplitPlan,
+    split: SplitPlan,
+    ranks: Option<OfRanks>,
 }
 
 impl LayerSplit {
@@ -29,7 +33,7 @@ impl LayerSplit {
     ) -> anyhow::Result<Option<Self>> {
         let Some(planned) = measured.split.take() else { return Ok(None) };
         let asked = session.config.planning.split.hot_ratio.is_some();
-        let split = match planned {
+        let mut split = match planned {
             Ok(split) => split,
             Err(e) if asked => return Err(e.context("--hot-ratio: layers cannot be split")),
             Err(e) => {
@@ -43,7 +47,19 @@ impl LayerSplit {
             context.line(format_args!("layer split: {split} per epoch predicted, exact training {exact}: not split"));
             return Ok(None);
         }
-        Ok(Some(Self { split }))
+        let mut ranks = None;
+        if context.ranks().is_some() {
+            let of_ranks = OfRanks::join(context, &mut measured.job, split.plan().clone())?;
+            split.set_plan(of_ranks.plan().clone());
+            ranks = Some(of_ranks);
+        }
+        Ok(Some(Self { split, ranks }))
+    }
+
+    /// The mode of a run that is resumed; a rank's job has joined the others already.
+    pub(crate) fn resume(context: &RunContext, split: SplitPlan) -> Self {
+        let ranks = context.ranks().map(|_| OfRanks::resume(context, split.plan().clone()));
+        Self { split, ranks }
     }
 }
 
@@ -64,17 +80,26 @@ impl Mode for LayerSplit {
         state.split = Some(self.split.clone());
     }
 
+    fn limits(&self, context: &RunContext, limit: Duration) -> (Stop, Duration) {
+        self.ranks.as_ref().map_or_else(|| (context.heed_stop(), limit), |ranks| ranks.limits(context, limit))
+    }
+
+    fn check_restored(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.check_restored(trainer))
+    }
+
     fn executor(&self, job: Job, start: Start, settings: ExecutorSettings) -> anyhow::Result<Executor> {
         Executor::split(job, &self.split, start, settings)
     }
 
     fn summarise(&self, ended: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
         let statistics = ended.trainer.executor.split_statistics();
-        let summary = statistics.map(|statistics| {
+        let own = statistics.map(|statistics| {
             let (text, json) = summary(&self.split, statistics);
             Summary { field: "layer_split", json, text }
         });
-        Ok(summary.into_iter().collect())
+        let of_ranks = self.ranks.as_ref().map_or_else(|| Ok(Vec::new()), |ranks| ranks.summarise(ended))?;
+        Ok(own.into_iter().chain(of_ranks).collect())
     }
 
     fn staleness(&self, executor: &Executor) -> Vec<Stale> {

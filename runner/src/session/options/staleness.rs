@@ -53,7 +53,7 @@ impl StalenessOptions {
     ///
     /// # Errors
     ///
-    /// A hot ratio without staleness, or staleness under MPI or with a plan of the user's.
+    /// A hot ratio without staleness, staleness under MPI without a hot ratio that stays, or staleness with a plan of the user's.
     pub(crate) fn allowed(&self, plan: Option<&PlanChoice>, context: &RunContext) -> anyhow::Result<Option<Allowed>> {
         if self.allow_staleness == 0 {
             let named = self.hot_ratio.map(|ratio| ("--hot-ratio", ratio));
@@ -64,8 +64,11 @@ impl StalenessOptions {
                 None => Ok(None),
             };
         }
-        if context.ranks().is_some() {
-            return Err(Usage::error("--allow-staleness: ranks of MPI train exactly; leave it out"));
+        if context.ranks().is_some() && (self.hot_ratio.is_none() || self.max_hot_ratio.is_some()) {
+            let why = "each rank measures for itself, and all have the same hot nodes";
+            return Err(Usage::error(format!(
+                "--allow-staleness: {why}; give --hot-ratio and no --max-hot-ratio, or leave it out"
+            )));
         }
         match plan {
             None | Some(PlanChoice::Auto) => {}

@@ -28,7 +28,7 @@ use crate::session::run_dir::{Configured, RunDir};
 use crate::session::trained::{self, Inference};
 use crate::session::{Session, data};
 use crate::task::{Examples, Learned, Split, dataset_for, num_examples};
-use crate::{Evaluation, Job, JobConfig, Profile, Progress, RunContext, Simulated, budget};
+use crate::{Evaluation, Job, JobConfig, NumaNode, Profile, Progress, RunContext, Simulated, budget, numa};
 
 /// Opens the dataset, profiles and plans.
 pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<Setup> {
@@ -85,6 +85,9 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     if let Some(ranks) = context.ranks() {
         ranks.check_same(&facts(session, &dataset, &config, requested)?)?;
         divided = training.shard.map(|hot| ranks.share_features(&dataset, &config, hot)).transpose()?;
+    }
+    if context.ranks().is_none() && context.machine().is_none() {
+        numa::advice(&NumaNode::all()).into_iter().for_each(|advice| context.remark(format_args!("{advice}")));
     }
     let context = &divided.map_or_else(|| context.clone(), |shards| context.with_shards(shards));
     let epochs = length.least_epochs();
@@ -236,11 +239,17 @@ fn facts(
 }
 
 /// Options of ranks that have to be the same at all.
-pub(super) fn facts_of_ranks(session: &Session) -> [(String, String); 2] {
-    let training = &session.config.training;
+pub(super) fn facts_of_ranks(session: &Session) -> [(String, String); 4] {
+    let (training, split) = (&session.config.training, &session.config.planning.split);
     let bucket = training.gradient_bucket.map_or("default".to_string(), |bytes| bytes.to_string());
     let shard = training.shard.map_or("none".to_string(), |hot| format!("{hot:?}"));
-    [("--shard".to_string(), shard), ("--gradient-bucket".to_string(), bucket)]
+    let ratio = split.hot_ratio.map_or("none".to_string(), |ratio| ratio.to_string());
+    [
+        ("--shard".to_string(), shard),
+        ("--gradient-bucket".to_string(), bucket),
+        ("--allow-staleness".to_string(), split.allow_staleness.to_string()),
+        ("--hot-ratio".to_string(), ratio),
+    ]
 }
 
 /// Whether an operator of the plan's route has a cache.

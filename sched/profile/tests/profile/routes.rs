@@ -178,15 +178,11 @@ fn interference_is_not_measured_on_different_hardware() {
 
 #[test]
 fn operators_that_fail_while_interference_is_measured_are_named() {
-    // The number of steps before interference is measured depends on no clock, so training fails at the first step of that
-    // measurement.
     let settings = unlimited(2);
-    let mut fakes = Fakes::new(400, QUICK);
-    fakes.profile(&Settings { splits: 0, ..settings.clone() }).expect("nothing fails");
-    let alone = fakes.steps(0);
     for fault in [Fault::ERROR, Fault::Panic] {
         let mut fakes = Fakes::new(400, QUICK);
-        fail(&mut fakes.trainers[0], alone, fault);
+        // Training alone has no worker beside it.
+        fakes.trainers[0].fails(move |call| (call.running[Phase::Batching as usize] > 0).then_some(fault));
         let error = fakes.profile(&settings).expect_err("a fault is injected");
         assert_eq!(error.context, "Training_CPU_Fake");
         fakes.check_unchanged();

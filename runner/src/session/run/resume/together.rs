@@ -65,9 +65,6 @@ pub(super) fn job(
     if state.factored.is_some() {
         return Err(alone("devices with roles of one process train the run"));
     }
-    if state.split.is_some() {
-        return Err(alone("the run splits layers, which ranks do not"));
-    }
     if position.plan.schedule.shares.len() > 1 {
         return Err(alone("the run's plan has several routes, and ranks train by one"));
     }
@@ -95,6 +92,13 @@ pub(super) fn job(
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
         job.join(Arc::clone(&ranks.group));
         return Ok(job);
+    }
+    if state.split.is_some() {
+        let by = words::plural(state.ranks as u64, "rank");
+        let what = format!(
+            "--resume: the run splits layers, and {by} trained it with other threads or plans; resume it as it was"
+        );
+        return Err(Usage::error(what));
     }
     context.remark(format_args!(
         "planned again: the run was trained by {} with {} each",
