@@ -15,7 +15,7 @@ pub struct NumaNode {
     pub node: u32,
     /// Its cores that are in this process's affinity mask.
     pub cores: Vec<u32>,
-    /// Bytes of its memory.
+    /// Bytes of its memory; 0 where the system does not say.
     pub memory_bytes: u64,
 }
 

@@ -641,7 +641,8 @@ the paper does not say how its devices are attached.",
             agrees("The formula's number of samplers is near the best one (within a quarter)"),
             EXECUTED,
         ],
-        note: "Executed: roles that do not change, with mini-batches whose durations vary by 5%. Fitted: durations of all stages to Table VI, whose seconds are taken as sums over the devices, as training is the same \
+        note: "Executed: roles that do not change, with mini-batches whose durations vary by 5%. Fitted: durations of all stages to Table \
+VI, whose seconds are taken as sums over the devices, as training is the same \
 for one trainer and two. Eight devices share two switches (an assumption of `eight-v100`), and DGL's extraction is no faster than \
 these move the features: the seconds of one link are the line through the extractions of T_SOTA and GNNLab by their hit rates; on \
 PR, where both hit always, DGL's extraction over the mean of the other cells. 8,000 seeds. UK is left out, which DGL cannot run.",
