@@ -28,6 +28,14 @@ const LEADS: [[usize; 2]; 3] = [[0, 1], [1, 2], [0, 0]];
 const LEAST_SHARE: f64 = 1e-4;
 /// Plans of a trainer that are tried.
 const PLANS: usize = 4;
+/// Change of a share, as a factor less 1, with which refinement begins.
+const LARGEST_CHANGE: f64 = 0.2;
+/// Refinement ends at this change.
+const LEAST_CHANGE: f64 = 0.005;
+/// Factor to the seconds of an epoch above which changes become smaller.
+const REFINED: f64 = 0.999;
+/// Maximum number of simulations of a refinement.
+const MAX_REFINEMENTS: usize = 200;
 /// Halvings of the interval in which the seconds of balanced shares are looked for.
 const HALVINGS: usize = 60;
 
@@ -36,8 +44,8 @@ const HALVINGS: usize = 60;
 /// Each trainer has its own schedule, of one route or several, on its own division of the host's cores. Shares and cores begin with
 /// those of the bound; then each trainer is planned by itself ([`plan`](crate::plan())) with the durations of its share and the
 /// seconds for which it waits after its steps, the group is simulated, and shares move from trainers that the others wait for to
-/// those that wait. At the end other schedules are tried for one kind of trainer after the other, trainers are staggered, and
-/// cores are moved, while that makes the simulated epoch shorter.
+/// those that wait. Then other schedules are tried for one kind of trainer after the other, trainers are staggered, and cores are
+/// moved, while that makes the simulated epoch shorter; at the end single shares are changed.
 ///
 /// # Errors
 ///
@@ -46,7 +54,8 @@ const HALVINGS: usize = 60;
 ///
 /// # Complexity
 ///
-/// The bound's; O(log(trainers)) choices of trainers; at most 90 simulations of the group for each of the two best ones; a planning for each kind of trainer and share, and at most one for each trainer alone.
+/// The bound's; O(log(trainers)) choices of trainers; at most 90 simulations of the group for each of the two best ones, and 200 more
+/// with other shares; a planning for each kind of trainer and share, and at most one for each trainer alone.
 pub fn group(problem: &GroupProblem) -> Result<GroupPlan, Invalid> {
     problem.check()?;
     let bound = fluid::bound(problem);
@@ -210,13 +219,20 @@ impl<'a> Search<'a> {
             found.push(attempt);
         }
         found.sort_by(|a, b| a.simulation.seconds.total_cmp(&b.simulation.seconds));
+        let mut best: Option<Attempt> = None;
         for attempt in found.into_iter().take(IMPROVED) {
-            if self.best.as_ref().is_some_and(|best| best.ratio() <= CLOSE) {
+            if best.as_ref().is_some_and(|best| best.simulation.seconds <= CLOSE * self.bound_seconds) {
                 break;
             }
             self.simulations = 0;
-            let best = self.improve(attempt, false)?;
-            self.keep(best);
+            let improved = self.improve(attempt, false)?;
+            if best.as_ref().is_none_or(|best| improved.simulation.seconds < best.simulation.seconds) {
+                best = Some(improved);
+            }
+        }
+        if let Some(best) = best {
+            let refined = self.refined(best);
+            self.keep(refined);
         }
         Ok(())
     }
@@ -225,7 +241,10 @@ impl<'a> Search<'a> {
     fn plan_members(&mut self, members: &[usize], fixed: Option<&[f64]>) -> Result<(), Invalid> {
         let start = self.start(members)?;
         let attempt = self.attempt(members, start, fixed)?;
-        let best = self.improve(attempt, fixed.is_some())?;
+        let mut best = self.improve(attempt, fixed.is_some())?;
+        if fixed.is_none() {
+            best = self.refined(best);
+        }
         self.keep(best);
         Ok(())
     }
@@ -367,6 +386,35 @@ impl<'a> Search<'a> {
         let problem = self.problem.of_share(t.trainer, t.share, t.cores).settled(&t.plan.caches);
         t.plan.schedule = with_durations(&t.plan.schedule, &problem).expect("the routes are the trainer's");
         t.plan.prediction = predict(&t.plan.schedule, t.plan.prediction.bound_seconds);
+    }
+
+    /// Changes one trainer's share at a time while that makes the simulated epoch shorter, in smaller and smaller steps: where links slow
+    /// phases down, times of waiting do not tell how shares should move.
+    fn refined(&mut self, mut best: Attempt) -> Attempt {
+        self.simulations = 0;
+        let mut change = LARGEST_CHANGE;
+        while change > LEAST_CHANGE && best.trainers.len() > 1 {
+            let before = best.simulation.seconds;
+            for t in 0..best.trainers.len() {
+                for factor in [1.0 + change, 1.0 / (1.0 + change)] {
+                    if best.simulation.seconds <= CLOSE * self.bound_seconds || self.simulations >= MAX_REFINEMENTS {
+                        return best;
+                    }
+                    let mut shares: Vec<f64> = best.trainers.iter().map(|t| t.share).collect();
+                    shares[t] *= factor;
+                    let trainers = self.with_shares(best.trainers.clone(), &normalised(shares));
+                    let now = self.simulated(trainers);
+                    if now.simulation.seconds < best.simulation.seconds {
+                        best = now;
+                        break;
+                    }
+                }
+            }
+            if best.simulation.seconds > REFINED * before {
+                change *= 0.5;
+            }
+        }
+        best
     }
 
     /// Tries other schedules for one kind of trainer after the other, all on as many cores, staggered ones, and cores for those that others

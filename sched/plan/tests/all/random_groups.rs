@@ -1,5 +1,5 @@
 //! Groups on random machines of up to 8 devices: plans beside the bound and the best trainer alone.
-//! `MORPHGL_TEST_MACHINES` is the number of machines; the published figures are of 100.
+//! `MORPHGL_TEST_MACHINES` is the number of machines; the published figures are of 200.
 #![allow(clippy::print_stdout, reason = "the figures are the point")]
 
 use std::sync::Mutex;
@@ -101,5 +101,7 @@ fn groups_on_random_machines() {
     for (index, row) in rows.iter().take(12) {
         println!("machine {index}: {row:?}");
     }
-    assert!(median < 1.05 && p99 < 1.6, "{median} {p99} {most}");
+    assert!(median < 1.05 && p99 < 1.3, "{median} {p99} {most}");
+    // 1.21 without the changes of single shares at the end.
+    assert!(number != MACHINES || most < 1.2, "{most}");
 }
