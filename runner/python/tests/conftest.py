@@ -1,7 +1,16 @@
+import sys
+
 import numpy as np
 import pytest
 
 import morphgl
+
+
+@pytest.fixture(autouse=True)
+def torch_seed():
+    """Loaders without a seed draw theirs of torch's generator: the same in every run of a test."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 @pytest.fixture
