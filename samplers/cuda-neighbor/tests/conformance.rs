@@ -3,14 +3,13 @@
 mod parts;
 
 use morphgl_batching_cuda_neighbor::{NEIGHBOR, TYPED};
-use morphgl_conformance::batching::run_part;
 
 #[test]
 fn neighbor_conforms() {
-    run_part(&NEIGHBOR, parts::run()[0]);
+    parts::run(&NEIGHBOR);
 }
 
 #[test]
 fn typed_conforms() {
-    run_part(&TYPED, parts::run()[1]);
+    parts::run(&TYPED);
 }

@@ -4,14 +4,13 @@
 mod parts;
 
 use morphgl_batching_cuda_neighbor::{SHADOW, WALK};
-use morphgl_conformance::batching::run_part;
 
 #[test]
 fn shadow_conforms() {
-    run_part(&SHADOW, parts::run()[0]);
+    parts::run(&SHADOW);
 }
 
 #[test]
 fn walk_conforms() {
-    run_part(&WALK, parts::run()[0]);
+    parts::run(&WALK);
 }

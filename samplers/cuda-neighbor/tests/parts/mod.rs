@@ -1,14 +1,21 @@
-//! The parts of the suite that this crate's programs run.
+//! The parts of the suite that this crate's programs run, one suite at a time: two take more streams than a device has.
 
-use morphgl_conformance::batching::Part;
+use std::sync::{Mutex, PoisonError};
 
-/// The part for sampling by hops and walks, and for sampling by edge type. All combinations of the settings of the latter take over five
-/// minutes on an emulated device; under the thread sanitizer each takes seconds.
-pub(crate) fn run() -> [Part; 2] {
-    let of = |cases, settings: [usize; 2]| settings.map(|settings| Part { cases, settings });
-    match option_env!("MORPHGL_SANITIZE") {
-        None => of(1, [1, 7]),
-        Some("thread") => of(3, [29, 101]),
-        Some(_) => of(3, [7, 31]),
-    }
+use morphgl_conformance::batching::{Part, run_part};
+use morphgl_registry::Description;
+
+static SUITE: Mutex<()> = Mutex::new(());
+
+/// Runs the suite for an operator that samples by hops, by walks or by edge type. All combinations of the settings of the latter take over
+/// five minutes on an emulated device; under the thread sanitizer each takes seconds.
+pub(crate) fn run(description: &Description) {
+    let _one = SUITE.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_typed = description.key == morphgl_batching_cuda_neighbor::TYPED.key;
+    let (cases, [other, typed]) = match option_env!("MORPHGL_SANITIZE") {
+        None => (1, [1, 7]),
+        Some("thread") => (3, [29, 101]),
+        Some(_) => (3, [7, 31]),
+    };
+    run_part(description, Part { cases, settings: if is_typed { typed } else { other } });
 }
