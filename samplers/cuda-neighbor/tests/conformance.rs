@@ -3,13 +3,16 @@
 mod parts;
 
 use morphgl_batching_cuda_neighbor::{NEIGHBOR, TYPED};
+use morphgl_conformance::batching::run_part;
 
 #[test]
 fn neighbor_conforms() {
-    parts::run(&NEIGHBOR);
+    let _suite = parts::alone();
+    run_part(&NEIGHBOR, parts::of(&NEIGHBOR));
 }
 
 #[test]
 fn typed_conforms() {
-    parts::run(&TYPED);
+    let _suite = parts::alone();
+    run_part(&TYPED, parts::of(&TYPED));
 }

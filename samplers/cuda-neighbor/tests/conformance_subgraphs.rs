@@ -4,13 +4,16 @@
 mod parts;
 
 use morphgl_batching_cuda_neighbor::{SHADOW, WALK};
+use morphgl_conformance::batching::run_part;
 
 #[test]
 fn shadow_conforms() {
-    parts::run(&SHADOW);
+    let _suite = parts::alone();
+    run_part(&SHADOW, parts::of(&SHADOW));
 }
 
 #[test]
 fn walk_conforms() {
-    parts::run(&WALK);
+    let _suite = parts::alone();
+    run_part(&WALK, parts::of(&WALK));
 }
