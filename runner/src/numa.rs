@@ -25,7 +25,8 @@ impl NumaNode {
         Self::listed(Path::new("/sys/devices/system/node"), &cores_of_this_process())
     }
 
-    /// The nodes below the directory `root` with cores of the list `allowed`.
+    /// The nodes that the sysfs directory `root` lists, with those of their cores that the list `allowed` has; nodes without any are
+    /// left out.
     fn listed(root: &Path, allowed: &str) -> Vec<Self> {
         let allowed: BTreeSet<u32> = numbers(allowed).into_iter().collect();
         let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
@@ -61,7 +62,7 @@ pub(crate) fn advice(nodes: &[NumaNode]) -> Option<String> {
     })
 }
 
-/// The numbers of a list of ranges, as `0-3,8`; what is no range is left out.
+/// Parses a list of ranges such as `0-3,8`; skips malformed parts.
 fn numbers(list: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -74,7 +75,7 @@ fn numbers(list: &str) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Two sockets, a node of memory alone, and one that is offline.
+    /// A sysfs directory of two sockets, a node with memory but no cores, and a node that is offline.
     fn host() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         fs::write(root.path().join("online"), "0-2\n").expect("written");

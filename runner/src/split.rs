@@ -89,7 +89,7 @@ impl SplitPlan {
         &self.split.plan
     }
 
-    /// Takes the same plan with another prediction, by which the first epoch is predicted to be as much longer as later ones.
+    /// Replaces the plan by the same one with another prediction; the first epoch's prediction changes by as many seconds.
     pub(crate) fn set_plan(&mut self, plan: Plan) {
         self.split.first_seconds += plan.prediction.epoch_seconds - self.split.plan.prediction.epoch_seconds;
         self.split.plan = plan;

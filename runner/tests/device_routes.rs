@@ -555,7 +555,7 @@ fn apart(losses: &[f64], expected: &[f64]) -> f64 {
 fn the_cpu_and_a_device_share_every_step() {
     let Some(bench) = bench() else { return };
     let alone = bench.json(&TRAIN);
-    // Equal shares: by its speed the emulated device may have no seed.
+    // Shares are equal, since by its speed the emulated device may be left out.
     let unified = bench.json(&train_unified(&["--plan", "unified", "--shares", "equal"]));
     let epochs = |json: &Value| json["epochs"].as_array().expect("a list").clone();
     let (alone, shared) = (epochs(&alone), epochs(&unified));
@@ -611,7 +611,7 @@ fn auto_has_the_group_among_its_candidates() {
         assert_eq!(trained["predicted_epoch_seconds"].as_f64(), Some(seconds));
     }
     let planned = bench.json(&["plan", "small", "--fanouts", "4,3", "--profile-seconds", "0.1", "--threads=2"]);
-    // The emulated device is slow: its share may be no seed.
+    // The emulated device is slow, and left out where its share would be less than half a seed.
     let of = |list: &str| planned["unified"][list].as_array().map_or(0, Vec::len);
     assert_eq!(of("trainers") + of("left_out"), 2, "{}", planned["unified"]);
     let one = bench.json(&["plan", "small", "--training", "Training_CUDA_Native", "--profile-seconds", "0.1"]);

@@ -297,7 +297,8 @@ fn imbalance(sizes: &[f64], share: f64, by_work: bool) -> f64 {
 const PROTOCOLS: [(&str, Option<Shares>); 3] =
     [("standard", None), ("static shares", Some(Shares::Static)), ("dynamic shares", Some(Shares::Dynamic))];
 
-/// GCN without caches: by the device alone, one phase after the other, or by all trainers with these shares.
+/// Trains GCN without caches: on the device alone with phases in sequence where there are no shares, else on host and devices
+/// together.
 fn trained_by(config: &mut SessionConfig, shares: Option<Shares>) {
     (config.planning.model.model, config.planning.model.hidden) = (ModelKind::Gcn, Some(128));
     config.planning.cache = Some(Cache { policy: CachePolicy::None, bytes: None });

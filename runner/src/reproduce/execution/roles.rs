@@ -20,11 +20,12 @@ use morphgl_transferring_sim_copy::{COPY_KEY, SimCopy};
 
 use super::{Executed, VARIATION, ring};
 
-/// What a device that waits for others waits at most, in seconds of this machine.
+/// Maximum wait of a trainer for the others, in real time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Executed {
-    /// Executes an epoch of so many trainer devices, and of samplers, whose roles do not change; the plan's simulator predicts it.
+    /// Executes an epoch in which `trainers` devices train and the others sample throughout; notes it beside the simulator's
+    /// prediction.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ fn execute(problem: &RolesProblem, trainers: usize) -> Result<EpochReport> {
     Ok(report)
 }
 
-/// One seed for each trainer.
+/// The positions of a trainer's seeds in a mini-batch, which has one seed per trainer.
 fn share_of(_: BatchId, _: usize, rank: usize) -> Range<usize> {
     rank..rank + 1
 }
@@ -104,6 +105,7 @@ fn config(problem: &RolesProblem, trainers: usize) -> Result<Config> {
     Ok(config)
 }
 
+/// A device whose operators are still missing.
 fn without_a_role(device: &Device) -> RolesDevice {
     RolesDevice {
         place: device.place().clone(),

@@ -77,7 +77,7 @@ fn every_system_is_planned_by_its_options_and_is_no_faster_than_our_best_plan() 
             assert_eq!(training.plan.to_string(), system.plan);
             assert_eq!(planning.limits.buffer, system.buffer, "{name}");
             assert_eq!(training.shares.is_some(), system.shares.is_some(), "{name}");
-            // Its cache is that of an operator that it takes; where none has one, a policy is left out, and said.
+            // The cache policy goes to the operators that have a cache; where none has, the policy is left out with a remark.
             let has_policy = system.cache.is_some_and(|cache| cache != "none");
             match planning.cache {
                 Some(cache) => {
