@@ -25,8 +25,8 @@ impl NumaNode {
         Self::listed(Path::new("/sys/devices/system/node"), &cores_of_this_process())
     }
 
-    /// The nodes that the sysfs directory `root` lists, with those of their cores that the list `allowed` has; nodes without any are
-    /// left out.
+    /// The nodes that the sysfs directory `root` lists, with those of their cores that the list `allowed` has; nodes without any
+    /// are left out.
     fn listed(root: &Path, allowed: &str) -> Vec<Self> {
         let allowed: BTreeSet<u32> = numbers(allowed).into_iter().collect();
         let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
