@@ -1,4 +1,4 @@
-//! A training operator's routes, and the thread that computes the first layer beside them.
+//! The routes of one trainer or of a group, and the thread that computes the first layer beside them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -54,38 +54,42 @@ impl Settings {
     }
 }
 
-/// Layer-split training of one training operator.
+/// Layer-split training of one trainer, or of the trainers of a group.
 #[derive(Debug)]
 pub struct LayerSplit {
     /// The wrapped operators.
     pub operators: Operators,
     /// What the first layer's thread has done.
     pub statistics: SplitStatistics,
-    /// The thread; it ends when the training operator is dropped.
+    /// The thread; it ends when the first training operator is dropped.
     pub thread: JoinHandle<()>,
 }
 
 impl LayerSplit {
-    /// Splits the training of `operators`, which have one training operator. `first_layer` computes hot rows, on threads of its own.
+    /// Splits the training of `operators`. `first_layer` computes hot rows, on threads of its own.
+    ///
+    /// Several training operators are trainers of a group, which take every step together (`morphgl_group::join`): rows are computed
+    /// once for all, by the parameters of the first, whose optimizer's state alone has the snapshots.
     ///
     /// # Errors
     ///
-    /// Not one training operator; sampling other than by neighbours of two hops or more; a hot ratio that is none.
+    /// No training operator; sampling other than by neighbours of two hops or more; a hot ratio that is none.
     pub fn new(
         operators: Operators,
         first_layer: Box<dyn Training>,
         (dataset, seeds, sampler): (&Arc<Dataset>, &SeedSet, &SamplerSettings),
         settings: Settings,
     ) -> Result<Self> {
-        let Operators { routes, mut trainers } = operators;
-        let (Some(trainer), true) = (trainers.pop(), trainers.is_empty()) else {
-            return Err(Error::setting("layer split", "one training operator trains; keep one"));
-        };
+        let Operators { routes, trainers } = operators;
+        if trainers.is_empty() {
+            return Err(Error::setting("layer split", "no training operator; give one"));
+        }
         let Settings { super_batches, hot_ratio, .. } = settings;
         let most = settings.follow.map_or(1.0, |follow| follow.most.min(1.0));
         if !(0.0..=most).contains(&hot_ratio) {
             return Err(Error::setting("hot ratio", format!("it is {hot_ratio}; give a number from 0 to {most}")));
         }
+        let steps = super_batches.position(settings.start);
         let fixed = (!settings.learns).then(|| first_layer.parameters()).transpose()?;
         let cache = Arc::new(EmbeddingCache::new(settings.widths(), super_batches.bound()));
         let (messages, received) = channel();
@@ -105,10 +109,15 @@ impl LayerSplit {
         let rows: Arc<dyn GivenRowSource> =
             Arc::new(Hot { cache: Arc::clone(&cache), super_batches, statistics: statistics.clone() });
         let routes = routes.into_iter().map(|operators| wrap::route(operators, &rows)).collect();
-        let TrainingOperator { key, place, operator: inner } = trainer;
-        let (snapshots, steps, super_batch) = (Vec::new(), None, None);
-        let operator = SplitTraining { inner, cache, super_batches, messages, fixed, snapshots, steps, super_batch };
-        let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
+        let mut messages = Some(messages);
+        let split = |TrainingOperator { key, place, operator: inner }| {
+            let (cache, messages, fixed) = (Arc::clone(&cache), messages.take(), fixed.clone());
+            let (snapshots, super_batch) = (Vec::new(), None);
+            let operator =
+                SplitTraining { inner, cache, super_batches, messages, fixed, snapshots, steps, super_batch };
+            TrainingOperator { key, place, operator: Box::new(operator) }
+        };
+        let trainers = trainers.into_iter().map(split).collect();
         Ok(Self { operators: Operators { routes, trainers }, statistics, thread })
     }
 }

@@ -40,6 +40,12 @@ impl SuperBatches {
         u64::from(id.epoch) * u64::from(self.batches) + u64::from(id.index)
     }
 
+    /// The super-batch of the mini-batch at a position.
+    pub fn at(self, position: u64) -> u64 {
+        let batches = u64::from(self.batches.max(1));
+        self.of(BatchId { epoch: (position / batches) as u32, index: (position % batches) as u32 })
+    }
+
     /// The mini-batches of a super-batch.
     pub fn ids(self, super_batch: u64) -> impl Iterator<Item = BatchId> {
         let (epoch, within) = (super_batch / self.per_epoch(), super_batch % self.per_epoch());

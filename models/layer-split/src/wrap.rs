@@ -255,22 +255,29 @@ pub(crate) struct SplitTraining {
     pub(crate) inner: Box<dyn Training>,
     pub(crate) cache: Arc<EmbeddingCache>,
     pub(crate) super_batches: SuperBatches,
-    pub(crate) messages: Sender<Message>,
+    /// Receives the parameters; `None` at every trainer of a group but the first, whose parameters are those of all.
+    pub(crate) messages: Option<Sender<Message>>,
     /// The parameters of every snapshot, where the operator learns nothing and has none.
     pub(crate) fixed: Option<Vec<NamedTensor>>,
     /// The last two snapshots, of which rows in use and rows to come are computed.
     pub(crate) snapshots: Vec<Snapshot>,
-    /// Steps taken; `None` before the first mini-batch, whose position it starts from.
-    pub(crate) steps: Option<u64>,
+    /// Steps before the next one: the position of its mini-batch.
+    pub(crate) steps: u64,
     /// The super-batch of the last mini-batch.
     pub(crate) super_batch: Option<u64>,
 }
 
 impl SplitTraining {
     fn begin(&mut self, batch: &MiniBatch) -> Result<()> {
-        let id = batch.id();
-        let step = *self.steps.get_or_insert_with(|| self.super_batches.position(id));
-        let super_batch = self.super_batches.of(id);
+        self.hand_out()?;
+        let (id, rows) = (batch.id(), batch.first_layer_rows());
+        rows.version.map_or(Ok(()), |version| self.cache.check(self.steps, version).map_err(|e| failed(id, e)))
+    }
+
+    /// Hands out the parameters where a super-batch begins.
+    fn hand_out(&mut self) -> Result<()> {
+        let (step, Some(messages)) = (self.steps, &self.messages) else { return Ok(()) };
+        let super_batch = self.super_batches.at(step);
         if self.super_batch != Some(super_batch) {
             self.super_batch = Some(super_batch);
             let parameters = self.fixed.clone().map_or_else(|| self.inner.parameters(), Ok)?;
@@ -278,16 +285,9 @@ impl SplitTraining {
             self.snapshots.drain(..self.snapshots.len().saturating_sub(1));
             self.snapshots.push(snapshot.clone());
             // After a failure of the first layer's thread nobody receives this; readers of rows get the error.
-            let _ = self.messages.send(Message::Begins(snapshot));
+            let _ = messages.send(Message::Begins(snapshot));
         }
-        batch
-            .first_layer_rows()
-            .version
-            .map_or(Ok(()), |version| self.cache.check(step, version).map_err(|e| failed(id, e)))
-    }
-
-    fn stepped(&mut self) {
-        self.steps.iter_mut().for_each(|steps| *steps += 1);
+        Ok(())
     }
 }
 
@@ -316,14 +316,16 @@ impl TrainingWrapper for SplitTraining {
         self.inner.accumulate_last(batch, complete)
     }
 
+    /// A trainer of a group whose share of the mini-batch is empty has accumulated nothing, and hands out its parameters here.
     fn step(&mut self) -> Result<Handle<()>> {
-        self.stepped();
+        self.hand_out()?;
+        self.steps += 1;
         self.inner.step()
     }
 
     fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         self.begin(batch)?;
-        self.stepped();
+        self.steps += 1;
         self.inner.train(batch)
     }
 
@@ -341,9 +343,11 @@ impl TrainingWrapper for SplitTraining {
         // A checkpoint need not keep the order of tensors.
         snapshots.sort_by_key(|snapshot| snapshot.super_batch);
         self.inner.set_optimizer_state(&own)?;
-        (self.steps, self.super_batch) = (None, snapshots.last().map(|last| last.super_batch));
-        self.snapshots.clone_from(&snapshots);
-        let _ = self.messages.send(Message::Restored(snapshots));
+        if let Some(messages) = &self.messages {
+            self.super_batch = snapshots.last().map(|last| last.super_batch);
+            self.snapshots.clone_from(&snapshots);
+            let _ = messages.send(Message::Restored(snapshots));
+        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
+use morphgl_group::{GroupMember, HostExchange, Weights, join};
 use morphgl_layer_split::{HotQueue, LayerSplit, Settings, SplitStatistics, SuperBatches};
 use morphgl_model_core::TrainingSpec;
 use morphgl_registry::{
@@ -91,6 +92,16 @@ impl Task {
         resumed: Option<BatchId>,
     ) -> (Operators, SplitStatistics) {
         let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
+        self.split_all(self.operators(), first_layer, (super_batches, hot_ratio), resumed)
+    }
+
+    fn split_all(
+        &self,
+        operators: Operators,
+        first_layer: Box<dyn Training>,
+        (super_batches, hot_ratio): (SuperBatches, f64),
+        resumed: Option<BatchId>,
+    ) -> (Operators, SplitStatistics) {
         let (start, resumed) = (resumed.unwrap_or_default(), resumed.is_some());
         let (width, input_widths, threads) = (self.width, self.input_widths.clone(), self.threads);
         let settings = Settings {
@@ -105,8 +116,41 @@ impl Task {
             resumed,
         };
         let inputs = (&self.dataset, &self.seeds(), &self.settings);
-        let split = LayerSplit::new(self.operators(), first_layer, inputs, settings).expect("it is split");
+        let split = LayerSplit::new(operators, first_layer, inputs, settings).expect("it is split");
         (split.operators, split.statistics)
+    }
+
+    /// A group of trainers with shares by these weights, whose hot rows are computed once for all.
+    fn split_group(
+        &self,
+        weights: &[f64],
+        len: u32,
+        hot_ratio: f64,
+        resumed: Option<BatchId>,
+    ) -> (Vec<Operators>, SplitStatistics) {
+        let super_batches = SuperBatches { batches: self.batching().num_batches() as u32, len };
+        let mut all = Operators::default();
+        for Operators { routes, trainers } in weights.iter().map(|_| self.operators()) {
+            all.routes.extend(routes);
+            all.trainers.extend(trainers);
+        }
+        let (split, statistics) = self.split_all(all, self.trainer(), (super_batches, hot_ratio), resumed);
+        let ends = HostExchange::group(weights.len(), Duration::from_secs(60));
+        let own = |((route, trainer), exchange)| {
+            let member = GroupMember {
+                exchange: Box::new(exchange),
+                division: Arc::new(Weights::new(weights).expect("weights")),
+                num_seeds: self.dataset.splits.train.len(),
+                batch_size: self.settings.batch_size,
+                stop: None,
+                observe: None,
+                bucket_bytes: morphgl_group::BUCKET_BYTES,
+                virtual_steps: None,
+            };
+            join(Operators { routes: vec![route], trainers: vec![trainer] }, member).expect("a member")
+        };
+        let group = split.routes.into_iter().zip(split.trainers).zip(ends).map(own).collect();
+        (group, statistics)
     }
 }
 
@@ -133,6 +177,28 @@ fn train_some(Operators { routes, trainers }: &mut Operators, ids: impl Iterator
         losses.push(trainer.train(&batch).and_then(|handle| handle.wait()).expect("it trains").0.loss());
     }
     Trained { losses, parameters: trainer.parameters().expect("parameters"), counters }
+}
+
+/// Trains by all members of a group at once; what the first one has.
+fn train_group(group: &mut [Operators], ids: &[BatchId]) -> Trained {
+    let trained: Vec<Trained> = thread::scope(|scope| {
+        let run = |member| scope.spawn(move || train_some(member, ids.iter().copied()));
+        let running: Vec<_> = group.iter_mut().map(run).collect();
+        running.into_iter().map(|thread| thread.join().expect("it trains")).collect()
+    });
+    for other in &trained[1..] {
+        assert_eq!(
+            (&other.losses, &other.parameters),
+            (&trained[0].losses, &trained[0].parameters),
+            "all step together"
+        );
+    }
+    trained.into_iter().next().expect("a member")
+}
+
+fn ids(task: &Task, epochs: u32) -> Vec<BatchId> {
+    let batches = task.batching().num_batches() as u32;
+    (0..epochs * batches).map(|i| BatchId { epoch: i / batches, index: i % batches }).collect()
 }
 
 fn prepared(worker: &mut dyn BatchingWorker, transfer: &mut dyn Transferring, id: BatchId) -> (MiniBatch, Counters) {
@@ -206,8 +272,7 @@ fn runs_repeat_and_keep_the_bound() {
 #[test]
 fn a_resumed_run_has_the_bits_of_an_undisturbed_one() {
     let task = Task::new("4,3", json!({"kind": "sage", "dropout": 0.4}), 0.05);
-    let batches = task.batching().num_batches() as u32;
-    let ids: Vec<BatchId> = (0..2 * batches).map(|i| BatchId { epoch: i / batches, index: i % batches }).collect();
+    let ids = ids(&task, 2);
     let undisturbed = train(task.split(3, 0.6).0, 2);
     for at in 0..ids.len() {
         let (mut before, _) = task.split(3, 0.6);
@@ -378,4 +443,84 @@ fn a_failing_first_layer_ends_training_with_its_reason() {
     }
     let failed = failed.expect("the second super-batch has no rows");
     assert!(failed.contains("no more embeddings") && failed.contains("convs.0"), "{failed}");
+}
+
+/// While parameters stay, with all neighbours in the first layer, a group has the losses of one trainer; its rows are computed once,
+/// for the same nodes.
+#[test]
+fn a_group_has_the_losses_of_one_trainer_while_parameters_stay() {
+    for model in [json!({"kind": "sage"}), json!({"kind": "gcn"})] {
+        let task = Task::new("4,-1", model, 1e-30);
+        let (alone, of_one) = task.split(3, 0.6);
+        let alone = train(alone, 2);
+        for weights in [&[1.0, 1.0][..], &[1.0, 2.0, 0.5], &[0.0, 1.0, 1.0]] {
+            let (mut group, of_group) = task.split_group(weights, 3, 0.6, None);
+            let trained = train_group(&mut group, &ids(&task, 2));
+            for (step, (a, b)) in trained.losses.iter().zip(&alone.losses).enumerate() {
+                assert!((a - b).abs() <= 1e-6 * b, "{weights:?}, step {step}: {a}, one trainer has {b}");
+            }
+            // The last super-batch's rows may not be computed when training ends.
+            drop(group);
+            let [group, one] = [&of_group, &of_one].map(|s| s.all().iter().map(|s| (s.super_batch, s.hot)).collect());
+            let (group, one): (Vec<_>, Vec<_>) = (group, one);
+            let both = group.len().min(one.len());
+            assert!(both >= 5 && group[..both] == one[..both], "{group:?}, one trainer {one:?}");
+        }
+    }
+}
+
+/// Rows that change: a group of one share repeats, keeps the bound, and where one trainer has all seeds it has the bits of that one
+/// alone, even if another one, without a seed, hands out the parameters.
+#[test]
+fn a_group_repeats_and_keeps_the_bound() {
+    let task = Task::new("5,4", json!({"kind": "sage", "dropout": 0.3}), 0.05);
+    for len in [1, 3, 4] {
+        let run = |weights: &[f64]| {
+            let (mut group, statistics) = task.split_group(weights, len, 0.5, None);
+            (train_group(&mut group, &ids(&task, 4)), statistics)
+        };
+        let alone = train(task.split(len, 0.5).0, 4);
+        for weights in [&[1.0, 0.0][..], &[0.0, 1.0]] {
+            let (trained, _) = run(weights);
+            assert_eq!((&trained.losses, &trained.parameters), (&alone.losses, &alone.parameters), "{weights:?}");
+        }
+        let (first, statistics) = run(&[1.0, 1.0]);
+        let (second, _) = run(&[1.0, 1.0]);
+        assert_eq!((&first.losses, &first.parameters), (&second.losses, &second.parameters));
+        let end = |losses: &[f64]| losses[losses.len() - 4..].iter().sum::<f64>() / 4.0;
+        let apart = (end(&first.losses) / end(&alone.losses) - 1.0).abs();
+        assert!(apart < 0.1, "super-batches of {len}: {:?}, one trainer {:?}", first.losses, alone.losses);
+        let stale = statistics.staleness();
+        let bound = 2 * u64::from(len) - 1;
+        assert!(!stale.is_empty() && stale.iter().all(|s| (1..=bound).contains(&s.steps)), "{stale:?}");
+        // Each of the two trainers has a share of every mini-batch.
+        assert!(stale.iter().all(|s| s.batches % 2 == 0), "{stale:?}");
+    }
+}
+
+/// Wherever a group is interrupted, another one that is given the first trainer's state goes on with the same bits.
+#[test]
+fn a_resumed_group_has_the_bits_of_an_undisturbed_one() {
+    let task = Task::new("4,3", json!({"kind": "sage", "dropout": 0.4}), 0.05);
+    let ids = ids(&task, 2);
+    for weights in [[1.0, 1.0], [0.0, 1.0]] {
+        let undisturbed = train_group(&mut task.split_group(&weights, 3, 0.6, None).0, &ids);
+        for at in 0..ids.len() {
+            let (mut before, _) = task.split_group(&weights, 3, 0.6, None);
+            let mut losses = train_group(&mut before, &ids[..at]).losses;
+            let (mut after, _) = task.split_group(&weights, 3, 0.6, Some(ids[at]));
+            let from = &before[0].trainers[0].operator;
+            let (parameters, state) =
+                (from.parameters().expect("parameters"), from.optimizer_state().expect("a state"));
+            for member in &mut after {
+                let to = &mut member.trainers[0].operator;
+                to.set_parameters(&parameters).expect("the same model");
+                to.set_optimizer_state(&state).expect("the same optimizer");
+            }
+            let rest = train_group(&mut after, &ids[at..]);
+            losses.extend(&rest.losses);
+            assert_eq!(losses, undisturbed.losses, "{weights:?}, resumed before mini-batch {at}");
+            assert_eq!(rest.parameters, undisturbed.parameters, "{weights:?}, resumed before mini-batch {at}");
+        }
+    }
 }
