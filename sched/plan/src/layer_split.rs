@@ -1,5 +1,6 @@
 //! Layer-split training: the CPU computes the first layer of hot nodes for the next super-batch, within a bound of staleness.
 
+mod group;
 mod problem;
 mod ratio;
 mod rows;
@@ -13,6 +14,7 @@ use crate::problem::{cores, exclusive};
 use crate::simulate::{self, Simulation, Span};
 use crate::{Invalid, PerPhase, Plan, Plans, Schedule, Seconds};
 
+pub use group::{GroupSplit, group_split};
 pub use problem::{SplitPoint, SplitProblem};
 pub use ratio::next_ratio;
 pub use search::layer_split;

@@ -41,8 +41,8 @@ pub use group::{
     GroupPlan, GroupProblem, GroupSimulation, GroupTrainer, LinkUser, SharedLink, TrainerPlan, group, group_of,
 };
 pub use layer_split::{
-    Embedding, Split, SplitChoice, SplitPlan, SplitPoint, SplitProblem, SplitSimulation, layer_split, next_ratio,
-    simulate_split, split_timeline,
+    Embedding, GroupSplit, Split, SplitChoice, SplitPlan, SplitPoint, SplitProblem, SplitSimulation, group_split,
+    layer_split, next_ratio, simulate_split, split_timeline,
 };
 pub use linear::Linear;
 pub use memory::{DoesNotFit, Memory, memory};

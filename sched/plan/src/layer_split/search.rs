@@ -6,7 +6,7 @@ use crate::search::{lower_bound, pipelines};
 use crate::{Candidate, PerPhase, Plan, Policy, Problem, assemble, bound, plan};
 
 /// Tolerance of ties: another candidate is better only if its epoch is below this factor times the shortest one so far.
-const BETTER: f64 = 0.999;
+pub(super) const BETTER: f64 = 0.999;
 
 /// Predicts every point within the bound of staleness, and keeps the split of the shortest epoch beside the exact plans; of
 /// nearly equal ones that of the least staleness, then of the least hot ratio.

@@ -3,7 +3,10 @@
 use crate::common::Random;
 use crate::common::check::close;
 use crate::common::groups::{Device, Devices, group_of_devices, link, random_group};
-use morphgl_plan::{GroupPlan, GroupProblem, Linear, LinkUser, SharedLink, TrainerPlan, group, group_of, plan};
+use morphgl_plan::{
+    Curve, GroupPlan, GroupProblem, GroupSplit, Linear, LinkUser, Point, Seconds, SharedLink, TrainerPlan, group,
+    group_of, group_split, plan,
+};
 use proptest::prelude::*;
 
 fn line(whole: f64) -> Linear {
@@ -184,4 +187,41 @@ fn impossible_problems_are_refused() {
     let mut other = two.clone();
     other.trainers[1].part = group_of_devices(10, &[device([0.1; 3]); 3], 2, true).trainers[2].part.clone();
     assert!(refused(other).contains("shares of this route were not measured"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Given rows make no epoch shorter than that without the work on them, nor than this work, and are computed on the threads of the shortest
+    /// epoch.
+    #[test]
+    fn given_rows_are_computed_beside_a_group(seed in any::<u64>(), part in 0.01..3.0f64, super_batch in 1usize..20) {
+        let mut problem = random_group(&mut Random(seed), 24, Devices::Alike);
+        problem.single_routes = true;
+        let members: Vec<usize> = (0..problem.trainers.len()).collect();
+        let found = group_of(&problem, &members, None).expect("a plan");
+        let leading = &found.trainers[0];
+        let seconds = part * found.epoch_seconds / 24.0 * super_batch as f64;
+        let split = |threads: &[usize]| {
+            let point = |&at: &usize| Point { at, seconds: Seconds::constant(seconds / at as f64) };
+            let of = GroupSplit {
+                exact: (&problem.trainers[leading.trainer], problem.part),
+                leading: (&leading.plan, leading.share, leading.cores),
+                epoch_seconds: found.epoch_seconds,
+                super_batch,
+                ratio: 0.5,
+                embedding: &Curve::new(threads.iter().map(point).collect()).expect("seconds are valid"),
+            };
+            group_split(of, problem.cores().max(1)).expect("the same routes")
+        };
+        let best = split(&[1, 2, 4]);
+        let epoch = best.plan.prediction.epoch_seconds;
+        prop_assert!(epoch >= found.epoch_seconds && best.first_seconds >= found.epoch_seconds);
+        let busy = 24f64 / super_batch as f64 * seconds / best.split.threads as f64;
+        prop_assert!(epoch >= busy * (1.0 - 1e-9), "{} s, rows take {}", epoch, busy);
+        let alone = [1, 2, 4].map(|threads| split(&[threads]).plan.prediction.epoch_seconds);
+        let least = alone.into_iter().fold(f64::INFINITY, f64::min);
+        prop_assert!((0.999 * epoch..=epoch).contains(&least), "{} of {:?}", epoch, alone);
+        best.check().expect("a plan that could be kept");
+    }
 }
