@@ -163,10 +163,26 @@ impl Executor {
     /// # Errors
     ///
     /// As [`Executor::new`].
-    pub fn unified(mut job: Job, unified: &Unified, start: BatchId, settings: ExecutorSettings) -> Result<Self> {
+    pub fn unified(job: Job, unified: &Unified, start: BatchId, settings: ExecutorSettings) -> Result<Self> {
+        Self::of_group(job, unified, None, (start, false), settings)
+    }
+
+    /// [`Executor::unified`], of trainers whose layers are split by this plan; with `start`, whether it is to be restored there.
+    pub(crate) fn of_group(
+        mut job: Job,
+        unified: &Unified,
+        split: Option<&SplitPlan>,
+        (start, resumed): (BatchId, bool),
+        settings: ExecutorSettings,
+    ) -> Result<Self> {
         for trainer in &unified.trainers {
             job.resize_caches(&trainer.plan.caches)?;
         }
+        let split = split.map(|plan| -> Result<_> {
+            let statistics = plan.apply_to_group(&mut job, unified, (start, resumed))?;
+            Ok((statistics, plan.split.first_seconds))
+        });
+        let split = split.transpose()?;
         let (operators, followers) = Followers::new(&mut job, unified, start, settings)?;
         job.operators = operators;
         let executor = Self::timed(job, &unified.leading_plan(), None, settings, followers.clock())?;
@@ -174,7 +190,7 @@ impl Executor {
             Inner::Scheduled(leading) => Inner::Scheduled(Box::new(leading.in_order_of_training())),
             roles @ Inner::Roles(_) => roles,
         };
-        Ok(Self { inner, followers: Some(followers), ..executor })
+        Ok(Self { inner, followers: Some(followers), split, ..executor })
     }
 
     /// An executor of devices with roles. The plan is fixed.

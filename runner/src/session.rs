@@ -99,8 +99,10 @@ impl Session {
     pub fn plan(&self) -> anyhow::Result<Measured> {
         let (own, _) = self.here()?;
         let (dataset, config) = own.planned().open(&own.context)?;
-        let of_roles = Some(&own.config.training.plan).filter(|plan| **plan == PlanChoice::Factored);
-        let split = own.config.planning.split.allowed(of_roles, &own.context)?;
+        let is_of_several = |plan: &&PlanChoice| matches!(plan, PlanChoice::Factored | PlanChoice::Unified);
+        let of_several = Some(&own.config.training.plan).filter(is_of_several);
+        let split = own.config.planning.split.allowed(of_several, &own.context)?;
+        let splits_group = own.splits_group(&own.context)?;
         let staleness = own.config.planning.split.of_gradients(&own.config.training.plan);
         let shares = Some(own.config.training.shares.unwrap_or_default());
         let (group, roles) = match own.config.training.plan {
@@ -109,7 +111,7 @@ impl Session {
             PlanChoice::Factored => (None, true),
             PlanChoice::Strategy(_) => (None, false),
         };
-        let wanted = Wanted { evaluates: true, group, roles, staleness, split, ..Wanted::default() };
+        let wanted = Wanted { evaluates: true, group, roles, staleness, split, splits_group, ..Wanted::default() };
         let config = crate::JobConfig { every_device: group.is_some() || roles, roles, ..config };
         own.planned().measure(&own.context, &dataset, config, wanted)
     }
@@ -199,6 +201,16 @@ impl Session {
             (training.run, training.save, training.checkpoint_every) = (None, None, None);
         }
         own
+    }
+
+    /// Whether layers are split for the trainers of a group.
+    ///
+    /// # Errors
+    ///
+    /// Options of staleness that a group does not have.
+    pub(crate) fn splits_group(&self, context: &RunContext) -> anyhow::Result<bool> {
+        let of_group = Some(&self.config.training.plan).filter(|plan| **plan == PlanChoice::Unified);
+        Ok(of_group.is_some() && self.config.planning.split.allowed(of_group, context)?.is_some())
     }
 
     fn source(&self) -> Source<'_> {

@@ -1,5 +1,7 @@
 //! The layer-split mode: the first layer of hot nodes is computed beside training, with bounded staleness (neutronorch §4).
 
+mod group;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +21,8 @@ use morphgl_registry::{
 use serde::{Deserialize, Serialize};
 
 use crate::{Job, OperatorBuilder};
+
+pub(crate) use group::ExactGroup;
 
 /// Hot ratios that are measured. With larger ones most rows of the first layer are stale, which may cost accuracy on small graphs: they
 /// are left to the user (`docs/performance/layer-split.md`).
@@ -55,6 +59,38 @@ pub struct Allowed {
 /// waits for rows of parameters that never come.
 fn buffers(len: u32, cores: usize) -> usize {
     (len as usize).saturating_sub(cores + 2) / 2
+}
+
+/// Mini-batches of the longest super-batch.
+///
+/// # Errors
+///
+/// No staleness is allowed.
+fn longest(batches: u32, staleness: u64) -> Result<u32> {
+    let Some(SuperBatches { len, .. }) = SuperBatches::within(batches, staleness) else {
+        bail!("no staleness is allowed; --allow-staleness 1 or more allows it");
+    };
+    Ok(len.min(batches))
+}
+
+/// The error for super-batches of which a whole one would be in flight.
+fn too_short(longest: u32, cores: usize) -> anyhow::Error {
+    let least = 2 * (cores + 4) - 1;
+    anyhow::anyhow!(
+        "a super-batch of {longest} is shorter than what is in flight on {cores} cores; allow a staleness of {least}, or have more \
+         mini-batches in an epoch"
+    )
+}
+
+/// Bytes of the rows of two super-batches that have so many nodes which may be given.
+fn bytes_of(split: &Split, max_ratio: f64, nodes: u64) -> u64 {
+    8 * (max_ratio * nodes as f64).ceil() as u64 * split.widths().iter().sum::<usize>() as u64
+}
+
+/// What the limits of host and device memory leave beside so many bytes; `None` where these do not fit.
+fn left_beside(limits: Limits, on_host: u64, on_device: u64) -> Option<(Option<u64>, Option<u64>)> {
+    let left = |free: Option<u64>, bytes| free.map_or(Some(None), |free: u64| free.checked_sub(bytes).map(Some));
+    Some((left(limits.host_bytes, on_host)?, left(limits.device_bytes, on_device)?))
 }
 
 impl fmt::Display for SplitPlan {
@@ -130,21 +166,13 @@ impl SplitPlan {
         let exact = exact(&job.operators.routes[route].route);
         let batches = job.operators.routes[route].batching.num_batches();
         let batches = u32::try_from(batches).context("too many mini-batches")?;
-        let Some(SuperBatches { len, .. }) = SuperBatches::within(batches, allowed.staleness) else {
-            bail!("no staleness is allowed; --allow-staleness 1 or more allows it");
-        };
-        let longest = len.min(batches);
+        let longest = longest(batches, allowed.staleness)?;
         // With a ratio of the user's nothing but the place of training depends on times, and two runs at one place have the same
         // bits.
         let mut lengths = if allowed.hot_ratio.is_some() { vec![longest] } else { vec![longest / 2, longest] };
         lengths.retain(|&len| buffers(len, settings.cores) > 0);
         if lengths.is_empty() {
-            let least = 2 * (settings.cores + 4) - 1;
-            bail!(
-                "a super-batch of {longest} is shorter than what is in flight on {} cores; allow a staleness of {least}, or have \
-                 more mini-batches in an epoch",
-                settings.cores
-            );
+            return Err(too_short(longest, settings.cores));
         }
         let mut ratios = allowed.hot_ratio.map_or(RATIOS.to_vec(), |ratio| vec![ratio]);
         // With a limit below all of them, the limit.
@@ -211,18 +239,16 @@ impl Measured {
         let inputs = (&job.dataset, &seeds(job)?, &job.config.sampler);
         let trial = Arc::new(Trial::new(first_layer, inputs, split.clone(), &threads)?);
         let (_, beside) = trial.statistics[0];
-        let bytes = 8 * (max_ratio * beside.nodes as f64).ceil() as u64 * split.widths().iter().sum::<usize>() as u64;
+        let bytes = bytes_of(&split, max_ratio, beside.nodes);
         // A device that trains has a copy of them.
         let on_device = if job.operators.routes[route].route.trained_at == Place::Host { 0 } else { bytes };
-        let left = |free: Option<u64>, bytes| free.map_or(Some(None), |free: u64| free.checked_sub(bytes).map(Some));
-        let (host_bytes, device_bytes) = (left(limits.host_bytes, bytes), left(limits.device_bytes, on_device));
-        let (Some(host_bytes), Some(device_bytes)) = (host_bytes, device_bytes) else { return Ok(None) };
+        let Some((host_bytes, device_bytes)) = left_beside(limits, bytes, on_device) else { return Ok(None) };
         let most = buffers(split.super_batches.len, settings.cores);
         let (ready, batched) = (limits.ready.min(most), limits.batched.min(most));
         let limits = Limits { ready, batched, host_bytes, device_bytes, ..limits };
         let machine = job.registry().machine().clone();
-        let profile = with_trial(job, route, &trial, |operators| {
-            morphgl_profile::profile(operators, &[], &machine, settings, watch, progress)
+        let profile = with_trial(job, &[route], &trial, |job| {
+            morphgl_profile::profile(&mut job.operators, &[], &machine, settings, watch, progress)
         })?;
         let embedding = trial.statistics.iter().map(|&(at, SuperBatchStatistics { choosing, computing, .. })| {
             let seconds = Seconds::constant(choosing + computing);
@@ -359,26 +385,33 @@ impl Transferring for SharedTransferring {
     }
 }
 
-/// Works with one route alone, whose mini-batches are given the trial's rows.
-fn with_trial<R>(job: &mut Job, route: usize, trial: &Arc<Trial>, work: impl FnOnce(&mut Operators) -> R) -> R {
-    let Operators { mut routes, trainers } = std::mem::take(&mut job.operators);
-    let RouteOperators { route: own, batching, transferring } = routes.remove(route);
-    let shared = Arc::new(Mutex::new(transferring));
-    let tried = trial.route(RouteOperators {
-        route: own.clone(),
-        batching: Arc::clone(&batching),
-        transferring: Box::new(SharedTransferring(Arc::clone(&shared))),
-    });
-    let leads = |t: &TrainingOperator| t.key == own.training && t.place == own.trained_at;
+/// Works with these routes and their trainers alone, whose mini-batches are given the trial's rows.
+fn with_trial<R>(job: &mut Job, routes: &[usize], trial: &Arc<Trial>, work: impl FnOnce(&mut Job) -> R) -> R {
+    let Operators { routes: all, trainers } = std::mem::take(&mut job.operators);
+    let share =
+        |RouteOperators { route, batching, transferring }| (route, batching, Arc::new(Mutex::new(transferring)));
+    let all: Vec<_> = all.into_iter().map(share).collect();
+    let tried = |&i: &usize| {
+        let (route, batching, transferring) = &all[i];
+        let transferring = Box::new(SharedTransferring(Arc::clone(transferring)));
+        trial.route(RouteOperators { route: route.clone(), batching: Arc::clone(batching), transferring })
+    };
+    let leads =
+        |t: &TrainingOperator| routes.iter().any(|&i| all[i].0.training == t.key && all[i].0.trained_at == t.place);
     let (leading, others): (Vec<_>, Vec<_>) = trainers.into_iter().partition(leads);
-    let mut operators = Operators { routes: vec![tried], trainers: leading };
-    let done = work(&mut operators);
-    let Operators { routes: tried, mut trainers } = operators;
+    job.operators = Operators { routes: routes.iter().map(tried).collect(), trainers: leading };
+    let done = work(job);
+    let Operators { routes: tried, mut trainers } = std::mem::take(&mut job.operators);
     drop(tried);
-    let transferring = Arc::into_inner(shared).expect("the trial is over").into_inner();
-    let transferring = transferring.unwrap_or_else(PoisonError::into_inner);
-    routes.insert(route, RouteOperators { route: own, batching, transferring });
     trainers.extend(others);
-    job.operators = Operators { routes, trainers };
+    let own = |(route, batching, transferring)| {
+        let transferring: Mutex<_> = Arc::into_inner(transferring).expect("the trial is over");
+        RouteOperators {
+            route,
+            batching,
+            transferring: transferring.into_inner().unwrap_or_else(PoisonError::into_inner),
+        }
+    };
+    job.operators = Operators { routes: all.into_iter().map(own).collect(), trainers };
     done
 }

@@ -713,6 +713,30 @@ fn layers_are_split_beside_the_device() {
     assert!(resumed["layer_split"]["super_batches"].as_u64() > Some(0), "{}", resumed["layer_split"]);
 }
 
+/// The CPU and a device share steps with given rows, which are computed once for both: with parameters that stay, and all neighbours in
+/// the first layer, they have the losses of the CPU alone.
+#[test]
+fn the_cpu_and_a_device_split_layers_together() {
+    let Some(bench) = bench() else { return };
+    let split = ["--allow-staleness=31", "--hot-ratio=0.5", "--lr=1e-30", "--fanouts=4,-1"];
+    let train = |more: &[&'static str]| {
+        let args = train_split(&[&split[..], more].concat());
+        let free = args.into_iter().filter(|a| !["--training", "Training_CUDA_Native"].contains(a));
+        losses_and_split(&bench.json(&free.collect::<Vec<_>>()))
+    };
+    let (alone, _) = train(&["--training=Training_CPU_Native"]);
+    for shares in ["--shares=equal", "--shares=dynamic"] {
+        let (shared, split) = train(&["--plan=unified", shares]);
+        let apart = apart(&shared, &alone);
+        assert!(apart < 1e-6, "{shares}: {apart:e}: {shared:?} instead of {alone:?}");
+        assert!(split["given_share"].as_f64() > Some(0.3) && split["super_batches"].as_u64() > Some(2), "{split}");
+    }
+}
+
+fn losses_and_split(run: &Value) -> (Vec<f64>, Value) {
+    (losses_of(run), run["layer_split"].clone())
+}
+
 /// Rows of parameters that do not change are the computed ones, where all neighbours are sampled.
 #[test]
 fn given_rows_of_unchanged_parameters_give_exact_losses_on_the_device() {

@@ -516,6 +516,79 @@ fn split_layers_train_the_same_on_any_device() {
     }
 }
 
+/// Layers are split for a group of devices: rows are computed once for all, in the super-batches of one device. While parameters stay, with
+/// all neighbours in the first layer, losses are those of one device; else nearly so. Equal shares give the same bits, also resumed at an
+/// epoch's beginning and in mid-epoch.
+#[test]
+fn groups_split_layers() {
+    let Some(mut devices) = Devices::new() else { return };
+    let small = "train graph --hidden 8 --batch-size 100 --profile-seconds 0.1 --threads=4 --evaluation none --seed 3 \
+                 --dropout 0 --allow-staleness 15 --hot-ratio 0.5 --training Training_CUDA_Native";
+    let small: Vec<&str> = small.split_whitespace().collect();
+    let group = ["--plan", "unified", "--shares", "equal"];
+    let trained = ["--fanouts=6,4", "--lr=0.01"];
+    let mut last = Value::Null;
+    for (number, epochs_trained, more, tolerance) in
+        [(4, "2", ["--fanouts=6,-1", "--lr=1e-30"], 1e-6), (2, "3", trained, 1e-2)]
+    {
+        devices.number = number;
+        let args = [&small[..], &["--epochs", epochs_trained], &more].concat();
+        let alone = devices.json(&args, &[("MORPHGL_EMULATION", "devices=1")]);
+        let shared = devices.json(&[&args[..], &group, &["--run", epochs_trained]].concat(), &[]);
+        let far = apart(&shared, &alone);
+        assert!(far <= tolerance, "{number} devices, {more:?}: {far:e}");
+        let trainers = shared["unified"]["trainers"].as_array().map(Vec::len);
+        assert_eq!(trainers, Some(number));
+        let [of_group, of_one] = [&shared, &alone].map(|run| &run["layer_split"]);
+        assert_eq!(of_group["hot_ratios"], serde_json::json!([0.5, 0.5]));
+        let super_batch = |split: &Value| amount(&split["plan"]["split"]["split"]["super_batch"]);
+        assert_eq!(super_batch(of_group), super_batch(of_one));
+        // Whether the rows of the super-batch after the last epoch are computed depends on when training ends.
+        let computed = |split: &Value| amount(&split["super_batches"]);
+        assert!(computed(of_group).abs_diff(computed(of_one)) <= 1, "once for all: {of_group}, one device {of_one}");
+        let stale = of_group["staleness"].as_array().expect("a histogram");
+        assert!(!stale.is_empty() && stale.iter().all(|s| (1..=15).contains(&amount(&s["steps"]))), "{stale:?}");
+        let given = by_trainer(&shared, |trainer| {
+            let counters = trainer["counters"].as_object().expect("by operator").values();
+            counters.filter_map(|of| of["given_rows"].as_u64()).sum()
+        });
+        assert!(given.len() == number && given.iter().all(|&rows| rows > 0), "given rows: {given:?}");
+        let seconds = &of_group["plan"]["split"]["plan"]["prediction"]["epoch_seconds"];
+        assert!(seconds.as_f64() > Some(0.0) && seconds == &shared["unified"]["epoch_seconds"], "{seconds}");
+        assert_eq!(epochs(&shared)[0]["predicted_seconds"], of_group["plan"]["split"]["first_seconds"]);
+        let report = devices.bench.path().join(epochs_trained).join("report.html");
+        let page = fs::read_to_string(report).expect("a report");
+        assert!(page.contains("<h2>Staleness</h2>") && page.contains("50.0% of the nodes are hot"), "the hot ratio");
+        last = shared;
+    }
+
+    let train = |epochs: &'static str, more: &[&'static str]| {
+        [&small[..], &group, &trained, &["--epochs", epochs], more].concat()
+    };
+    devices.json(&train("2", &["--run", "begin"]), &[]);
+    let resumed = devices.json(&["train", "--resume", "begin", "--epochs", "3"], &[]);
+    assert_eq!(losses(&resumed), losses(&last), "at the beginning of an epoch");
+    let within = devices.bench.path().join("within");
+    let mut command = devices.bench.command(&train("3", &["--run", "within", "--checkpoint-every", "1b"]));
+    command.env("MORPHGL_EMULATION", "devices=2");
+    let mut training = Training::start(command, &within);
+    assert!(!training.wait_for_checkpoint(13), "it has three epochs of nine mini-batches");
+    training.kill();
+    let resumed = devices.json(&["train", "--resume", "within"], &[]);
+    assert!(amount(&resumed["resumed"]["batches"]) > 0, "in mid-epoch: {}", resumed["resumed"]);
+    assert_eq!(losses(&resumed), losses(&last), "in mid-epoch");
+
+    let without = ["--hot-ratio", "0.5"];
+    for more in [&[][..], &["--hot-ratio=0.2", "--max-hot-ratio=0.5"]] {
+        let args: Vec<&str> = small.iter().copied().filter(|a| !without.contains(a)).chain(group).collect();
+        let output = devices.run(&[&args[..], more].concat(), &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let says = |words: &str| error.contains(words);
+        assert!(!output.status.success() && says("--allow-staleness with --plan unified"), "{error}");
+        assert!(says("give --hot-ratio and no --max-hot-ratio"), "{error}");
+    }
+}
+
 /// Devices with roles: losses of one device, whatever the number of devices; the same bits by the same roles, and after a
 /// resumption.
 #[test]

@@ -17,6 +17,7 @@ use super::options::limits::{self, Known};
 use super::options::{ModelOptions, PlanningOptions};
 use crate::budget::Purpose;
 use crate::build::label;
+use crate::split::ExactGroup;
 use crate::sufficient::{PROGRAM, START};
 use crate::task::{Examples, Learned};
 use crate::usage::Usage;
@@ -40,6 +41,8 @@ pub(crate) struct Wanted {
     pub(crate) staleness: usize,
     /// Layer-split training is measured and planned, too.
     pub(crate) split: Option<Allowed>,
+    /// Layers are split for the trainers of the group, in place of one trainer.
+    pub(crate) splits_group: bool,
     /// Links that devices share are found without a group, too.
     pub(crate) links: bool,
 }
@@ -251,7 +254,7 @@ impl<'a> Planned<'a> {
         if let Some(machine) = context.machine() {
             return described::measure(self, context, machine, dataset, config, wanted);
         }
-        let Wanted { evaluates, epochs, group, roles, staleness, split, links } = wanted;
+        let Wanted { evaluates, epochs, group, roles, staleness, split, splits_group, links } = wanted;
         let several = links && group.is_none() && context.registry().machine().accelerators.len() > 1;
         let on_every_device = several.then(|| JobConfig { every_device: true, ..config.clone() });
         let mut job = Job::new(context, Arc::clone(dataset), config)?;
@@ -306,11 +309,27 @@ impl<'a> Planned<'a> {
                 (problem, plans) = planned(&profile, Limits { overhead, ..limits })?;
             }
         }
-        let split = split.map(|allowed| {
+        let mut of_group = None;
+        let split = split.and_then(|allowed| {
             let mut progress = |p: &Progress| {
                 observer.measures(Some(&Progress { what: format!("layer split: {}", p.what), ..p.clone() }));
             };
             let watch = Watch { stop: &|| stop.is_requested(), memory: Some(memory) };
+            if splits_group {
+                // Without a second trainer there is no group.
+                let (parts, shares) = group.as_ref()?;
+                let exact = ExactGroup { profile: &profile, parts, shares: *shares };
+                let watch = (&stop, &watch);
+                let settings = &profiler.settings;
+                let planned =
+                    SplitPlan::measure_group(&mut job, &exact, allowed, settings, limits, watch, &mut progress);
+                observer.measures(None);
+                let planned = planned.map_err(|e| e.context("--hot-ratio: layers cannot be split"));
+                let (unified, split) =
+                    planned.map_or_else(|e| (Err(e), None), |(unified, split)| (Ok(unified), Some(Ok(split))));
+                of_group = Some(unified);
+                return split;
+            }
             let mut measure = |job: &mut Job| {
                 SplitPlan::measure(job, &profile, allowed, &profiler.settings, limits, &watch, &mut progress)
             };
@@ -319,7 +338,7 @@ impl<'a> Planned<'a> {
                 None => measure(&mut job),
             };
             observer.measures(None);
-            plan
+            Some(plan)
         });
         if let Some((measured, _)) = &group {
             profile.links = measured.links().to_vec();
@@ -328,7 +347,8 @@ impl<'a> Planned<'a> {
             let mut all = Job::new(context, Arc::clone(dataset), config)?;
             profile.links = morphgl_profile::links(&mut all.operators.routes, &|| stop.is_requested())?;
         }
-        let unified = group.map(|(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits));
+        let planned = |(measured, shares)| Unified::plan(&profile, &measured, shares, threads, limits);
+        let unified = of_group.or_else(|| group.map(planned));
         let factored = roles.map(|measured| Factored::plan(&profile, &measured, threads, limits, staleness));
         Ok(Measured { job, profile, problem, plans, unified, factored, split, held_bytes, choices })
     }

@@ -162,14 +162,14 @@ pub(crate) fn resume(
     plan: &Plan,
     replanned: Option<&Problem>,
 ) -> Box<dyn Mode> {
+    if let Some(unified) = &state.unified {
+        return Box::new(Group::new(unified.clone(), state.split.clone()));
+    }
     if let Some(split) = &state.split {
         return Box::new(LayerSplit::resume(context, split.clone()));
     }
     if let Some(factored) = &state.factored {
         return Box::new(WithRoles { factored: factored.clone() });
-    }
-    if let Some(unified) = &state.unified {
-        return Box::new(Group::new(unified.clone()));
     }
     match context.ranks() {
         Some(_) => Box::new(OfRanks::resume(context, plan.clone())),

@@ -102,6 +102,23 @@ impl GroupProfile {
         Self { num_seeds, part, share, all_reduce }
     }
 
+    /// The problem of a trainer, whose whole mini-batches have the durations of `whole`, and the share of its parts.
+    pub(crate) fn trainer(
+        &self,
+        whole: &Profile,
+        (key, place): &Trainer,
+        cores: usize,
+        limits: Limits,
+    ) -> (GroupTrainer, f64) {
+        let [whole, part] = [whole, &self.part].map(|profile| profile.of_trainer(key, place).problem(cores, limits));
+        (GroupTrainer { whole, part }, self.share)
+    }
+
+    /// The trainers that have gradients.
+    pub(crate) fn trainers(&self) -> Vec<Trainer> {
+        self.part.trainers()
+    }
+
     /// Links that the trainers' devices share.
     pub(crate) fn links(&self) -> &[LinkProfile] {
         &self.part.links
@@ -197,6 +214,17 @@ impl Unified {
         cores: usize,
         limits: Limits,
     ) -> Result<Self> {
+        Self::of_routes(profile, measured, kind, (cores, limits), true)
+    }
+
+    /// [`Unified::plan`], in which trainers may have several routes each, or have one.
+    pub(crate) fn of_routes(
+        profile: &Profile,
+        measured: &GroupProfile,
+        kind: Shares,
+        (cores, limits): (usize, Limits),
+        may_have_several: bool,
+    ) -> Result<Self> {
         let trainers = measured.part.trainers();
         let count = trainers.len();
         if cores < count {
@@ -248,11 +276,17 @@ impl Unified {
                 members = with.into_iter().map(|part| part.trainer).collect();
             }
         };
-        let ((single, of_single), (several, of_several)) = (served(true)?, served(false)?);
-        let is_chosen = MIXED * several.epoch_seconds < single.epoch_seconds;
-        let is_shorter = !is_chosen && several.epoch_seconds < single.epoch_seconds;
-        let passed_over_seconds = is_shorter.then_some(several.epoch_seconds);
-        let (found, without) = if is_chosen { (several, of_several) } else { (single, of_single) };
+        let (mut passed_over_seconds, mut is_chosen) = (None, false);
+        let (mut found, mut without) = served(true)?;
+        if may_have_several {
+            let (several, of_several) = served(false)?;
+            is_chosen = MIXED * several.epoch_seconds < found.epoch_seconds;
+            if is_chosen {
+                (found, without) = (several, of_several);
+            } else if several.epoch_seconds < found.epoch_seconds {
+                passed_over_seconds = Some(several.epoch_seconds);
+            }
+        }
         let left_out = without.into_iter().map(|trainer| trainers[trainer].1.clone()).collect();
         let GroupPlan { trainers: parts, epoch_seconds, .. } = found;
         let used = problem(!is_chosen).simulate(&parts);

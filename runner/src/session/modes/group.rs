@@ -2,16 +2,18 @@
 
 use morphgl_model_core::Normalization;
 use morphgl_plan::{RouteKeys, Time};
+use morphgl_report::Stale;
 use serde_json::json;
 
-use super::{Ended, Mode, Start, Summary};
+use super::{Ended, Mode, Start, Summary, layer_split};
 use crate::session::Session;
 use crate::session::measure::Measured;
 use crate::session::options::PlanChoice;
 use crate::session::run::state::RunState;
 use crate::usage::Usage;
 use crate::{
-    Executor, ExecutorSettings, Job, JobConfig, LinkUse, Plan, Recorder, RunContext, Shares, Simulated, Unified, words,
+    Executor, ExecutorSettings, Job, JobConfig, LinkUse, Plan, Recorder, RunContext, Shares, Simulated, SplitPlan,
+    Unified, words,
 };
 
 /// A group of trainers.
@@ -20,11 +22,13 @@ pub(crate) struct Group {
     unified: Unified,
     /// The first trainer's plan.
     plan: Plan,
+    /// How layers are split for all of them; `None` where training is exact.
+    split: Option<SplitPlan>,
 }
 
 impl Group {
-    pub(crate) fn new(unified: Unified) -> Self {
-        Self { plan: unified.leading_plan(), unified }
+    pub(crate) fn new(unified: Unified, split: Option<SplitPlan>) -> Self {
+        Self { plan: unified.leading_plan(), unified, split }
     }
 
     /// How mini-batches are divided among the trainers that are measured; `None` measures no group. Batch normalization takes its
@@ -48,7 +52,9 @@ impl Group {
     ) -> anyhow::Result<Option<Self>> {
         let training = &session.config.training;
         let exchange = training.exchange.unwrap_or_default();
-        let chosen = |unified: Unified| Some(Self::new(unified.exchanging(exchange)));
+        let of_group = session.splits_group(context)?;
+        let split = if of_group { measured.split.take().transpose()? } else { None };
+        let chosen = |unified: Unified| Some(Self::new(unified.exchanging(exchange), split));
         match (&training.plan, measured.unified.take()) {
             (PlanChoice::Unified, None) => {
                 Err(Usage::error("--plan unified: one place alone can train here; use --plan auto"))
@@ -91,7 +97,12 @@ impl Mode for Group {
     }
 
     fn account(&self) -> Option<String> {
-        Some(self.unified.to_string())
+        let split = self.split.iter().map(|split| format!("\n{split}"));
+        Some(self.unified.to_string() + &split.collect::<String>())
+    }
+
+    fn held(&self) -> Option<(&'static str, u64)> {
+        self.split.as_ref().map(|split| ("given rows", split.bytes))
     }
 
     fn every_device(&self) -> bool {
@@ -104,6 +115,7 @@ impl Mode for Group {
 
     fn keep(&self, state: &mut RunState) {
         state.unified = Some(self.unified.clone());
+        state.split.clone_from(&self.split);
     }
 
     fn recorder(&self, simulated: &Simulated) -> Recorder {
@@ -111,10 +123,20 @@ impl Mode for Group {
     }
 
     fn executor(&self, job: Job, start: Start, settings: ExecutorSettings) -> anyhow::Result<Executor> {
-        Executor::unified(job, &self.unified, start.0, settings)
+        Executor::of_group(job, &self.unified, self.split.as_ref(), start, settings)
     }
 
-    fn summarise(&self, _: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
-        Ok(vec![Summary { field: "unified", json: json!(self.unified), text: String::new() }])
+    fn summarise(&self, ended: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
+        let group = Summary { field: "unified", json: json!(self.unified), text: String::new() };
+        let split = self.split.as_ref().and_then(|split| layer_split::summary(split, &ended.trainer.executor));
+        Ok([group].into_iter().chain(split).collect())
+    }
+
+    fn notes(&self, _: &Executor) -> Vec<String> {
+        self.split.iter().map(ToString::to_string).collect()
+    }
+
+    fn staleness(&self, executor: &Executor) -> Vec<Stale> {
+        layer_split::staleness(executor)
     }
 }

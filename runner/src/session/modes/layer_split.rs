@@ -93,24 +93,33 @@ impl Mode for LayerSplit {
     }
 
     fn summarise(&self, ended: Ended<'_>) -> anyhow::Result<Vec<Summary>> {
-        let statistics = ended.trainer.executor.split_statistics();
-        let own = statistics.map(|statistics| {
-            let (text, json) = summary(&self.split, statistics);
-            Summary { field: "layer_split", json, text }
-        });
+        let own = summary(&self.split, &ended.trainer.executor);
         let of_ranks = self.ranks.as_ref().map_or_else(|| Ok(Vec::new()), |ranks| ranks.summarise(ended))?;
         Ok(own.into_iter().chain(of_ranks).collect())
     }
 
+    fn notes(&self, _: &Executor) -> Vec<String> {
+        vec![self.split.to_string()]
+    }
+
     fn staleness(&self, executor: &Executor) -> Vec<Stale> {
-        let stale = |StaleRows { steps, batches, rows }| Stale { steps, batches, rows };
-        let statistics = executor.split_statistics();
-        statistics.map_or(Vec::new(), |given| given.staleness().into_iter().map(stale).collect())
+        staleness(executor)
     }
 }
 
-/// What was given and computed beside training, as text and JSON.
-fn summary(plan: &SplitPlan, statistics: &SplitStatistics) -> (String, Value) {
+/// How stale given rows were, for the report.
+pub(super) fn staleness(executor: &Executor) -> Vec<Stale> {
+    let stale = |StaleRows { steps, batches, rows }| Stale { steps, batches, rows };
+    executor.split_statistics().map_or(Vec::new(), |given| given.staleness().into_iter().map(stale).collect())
+}
+
+/// What was given and computed beside training; `None` where training is exact.
+pub(super) fn summary(plan: &SplitPlan, executor: &Executor) -> Option<Summary> {
+    let (text, json) = in_words(plan, executor.split_statistics()?);
+    Some(Summary { field: "layer_split", json, text })
+}
+
+fn in_words(plan: &SplitPlan, statistics: &SplitStatistics) -> (String, Value) {
     let all = statistics.all();
     let sum = |of: fn(&morphgl_layer_split::SuperBatchStatistics) -> f64| all.iter().map(of).sum::<f64>();
     let share = sum(|s| s.given as f64) / sum(|s| s.occurrences as f64).max(1.0);

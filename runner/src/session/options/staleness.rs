@@ -14,7 +14,8 @@ pub struct StalenessOptions {
     #[arg(long, value_name = "STEPS", default_value_t = 0, hide_default_value = true)]
     pub allow_staleness: u64,
     /// The share of nodes that are hot, from 0, which is exact training, to 1. It trains so even where exact training is predicted
-    /// to be faster, and in the longest super-batches that --allow-staleness has, so that two runs have the same bits
+    /// to be faster, and in the longest super-batches that --allow-staleness has, so that two runs have the same bits. With --plan
+    /// unified the rows are computed once for all trainers
     /// [default: of several shares and lengths that are measured the fastest]
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     pub hot_ratio: Option<f64>,
@@ -53,7 +54,8 @@ impl StalenessOptions {
     ///
     /// # Errors
     ///
-    /// A hot ratio without staleness, staleness under MPI without a hot ratio that stays, or staleness with a plan of the user's.
+    /// A hot ratio without staleness, staleness under MPI or in a group without a hot ratio that stays, or staleness with another plan of
+    /// the user's.
     pub(crate) fn allowed(&self, plan: Option<&PlanChoice>, context: &RunContext) -> anyhow::Result<Option<Allowed>> {
         if self.allow_staleness == 0 {
             let named = self.hot_ratio.map(|ratio| ("--hot-ratio", ratio));
@@ -72,14 +74,21 @@ impl StalenessOptions {
         }
         match plan {
             None | Some(PlanChoice::Auto) => {}
+            Some(PlanChoice::Unified) if self.hot_ratio.is_none() || self.max_hot_ratio.is_some() => {
+                let why = "a group's hot ratio is not measured, and follows no times";
+                return Err(Usage::error(format!(
+                    "--allow-staleness with --plan unified: {why}; give --hot-ratio and no --max-hot-ratio, or leave --plan out"
+                )));
+            }
+            Some(PlanChoice::Unified) => {}
             Some(PlanChoice::Factored) if self.splits_layers() => {
                 let why = "devices with roles split no layers; leave it out, or leave --plan out";
                 return Err(Usage::error(format!("--hot-ratio, --max-hot-ratio: {why}")));
             }
             Some(PlanChoice::Factored) => return Ok(None),
             Some(_) => {
-                let why = "layers are split by a plan of their own, and gradients are stale with --plan factored";
-                return Err(Usage::error(format!("--allow-staleness: {why}; leave --plan out, or take that one")));
+                let why = "layers are split by a plan of their own or with --plan unified, and gradients are stale with --plan factored";
+                return Err(Usage::error(format!("--allow-staleness: {why}; leave --plan out, or take one of these")));
             }
         }
         let Self { allow_staleness: staleness, hot_ratio, max_hot_ratio } = *self;

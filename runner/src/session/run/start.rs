@@ -98,7 +98,8 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     let split = session.config.planning.split.allowed(Some(&training.plan), context)?;
     let staleness = session.config.planning.split.of_gradients(&training.plan);
     let (evaluates, epochs_known) = (evaluation != Evaluation::None, Some(epochs));
-    let wanted = Wanted { evaluates, epochs: epochs_known, group, roles, staleness, split, links: false };
+    let splits_group = session.splits_group(context)?;
+    let wanted = Wanted { evaluates, epochs: epochs_known, group, roles, staleness, split, splits_group, links: false };
     let mut measured = session.planned().measure(context, &dataset, config.clone(), wanted)?;
     if let (Some(path), Some(file)) = (&training.init, init) {
         initialize(&mut measured.job, path, file, context)?;
