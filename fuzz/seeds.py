@@ -206,6 +206,32 @@ reverse = "like"
     write("manifest/x.npy", npy(np.array([[1, 2], [3, 4]], np.float32)))
     write("manifest/like.npy", npy(np.array([[0, 1, 1], [1, 1, 0]], np.int64)))
     write("manifest/likes.csv", "f0,f1\n1,2\n3,4\n5,6\n")
+    write("task/graph.toml", """[nodes.person]
+file = "people.csv"
+id = "key"
+features = ["f"]
+[nodes.item]
+[[edges]]
+type = "buys"
+file = "buys.tsv"
+source = { type = "person", column = "who" }
+target = { type = "item", column = 2 }
+time = "day"
+reverse = true
+[task]
+file = "rows.csv"
+node = { type = "person", column = "who" }
+time = "day"
+label = "leaves"
+targets = ["spends"]
+split = { valid = 4, test = 6 }
+""")
+    write("task/people.csv", "key,f\na,1\n7,3\n")
+    write("task/buys.tsv", "who\twhat\tday\na\t0\t5\n7\t1\t-2\n")
+    rows = ["a,1,no,0.5,train\n", "a,4,yes,,valid\n", "7,-3,no,2,train\n", "7,9,,1e2,test\n"]
+    write("task/rows.csv", "who,day,leaves,spends,fold\n" + "".join(rows))
+    for name, of_split in [("train", rows[::2]), ("valid", rows[1:2]), ("test", rows[3:])]:
+        write(f"task/{name}.csv", "who,day,leaves,spends,fold\n" + "".join(of_split))
     write("edge-features/header.csv", "src,dst,f0,f1\n0,1,0.5,1\n1,2,-1e-3,2\n0,1,3,4\n")
     write("edge-features/plain.txt", "# c\n0 1 2 3\n1 0 4 5\n2 2 6 7\n")
     write("bipartite/ratings.csv", "source,target,weight\n1,1,5\n2,1,4\n1,7,3\n")

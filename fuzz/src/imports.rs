@@ -57,6 +57,8 @@ pub(crate) const OGB_TYPED: &[&str] = &[
 ];
 pub(crate) const MANIFEST: &[&str] =
     &["graph.toml", "people.csv", "buys.tsv", "towns.txt", "year.csv", "x.npy", "like.npy", "likes.csv"];
+pub(crate) const TASK: &[&str] =
+    &["graph.toml", "people.csv", "buys.tsv", "rows.csv", "train.csv", "valid.csv", "test.csv"];
 pub(crate) const MAG240M: &[&str] = &[
     "meta.pt",
     "split_dict.pt",

@@ -49,6 +49,24 @@ const MANIFEST: &[&str] = &[
     "\n",
     ",",
 ];
+const TASK: &[&str] = &[
+    "file = \"rows.csv\"\n",
+    "file = { train = \"train.csv\", valid = \"valid.csv\", test = \"test.csv\" }\n",
+    "split = \"fold\"\n",
+    "split = { valid = 4, test = 6 }\n",
+    "node = \"person\"\n",
+    "node = { type = \"item\", column = 1 }\n",
+    "time = \"day\"\n",
+    "label = \"leaves\"\n",
+    "targets = [\"spends\", \"*\"]\n",
+    "header = false\n",
+    "[task]\n",
+    "\"rows.csv\"",
+    "NaN",
+    "-1",
+    "\n",
+    ",",
+];
 const HEADER: &[&str] =
     &[":ID", ":ID(Person)", ":START_ID", ":END_ID(Movie)", ":LABEL", ":TYPE", "x:int", ":IGNORE", ",", "\n", ";", "\""];
 
@@ -81,6 +99,7 @@ pub const READERS: &[Reader] = &[
     },
     Reader { name: "nodes", files: imports::NODES, tokens: TEXT, run: imports::nodes },
     Reader { name: "manifest", files: imports::MANIFEST, tokens: MANIFEST, run: imports::manifest },
+    Reader { name: "task", files: imports::TASK, tokens: TASK, run: imports::manifest },
     Reader { name: "neo4j", files: imports::NEO4J, tokens: HEADER, run: imports::neo4j },
     Reader { name: "triples", files: &["tabs.txt", "rdf.nt"], tokens: TEXT, run: imports::triples },
     Reader { name: "ogb-typed", files: imports::OGB_TYPED, tokens: TEXT, run: imports::ogb },

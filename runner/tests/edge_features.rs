@@ -165,6 +165,29 @@ fn copies_and_killed_runs_give_the_same() {
     assert_eq!(again["epochs"][3]["loss"], bench.json(&["train", "--resume", "undisturbed"])["epochs"][3]["loss"]);
 }
 
+/// The losses of a dataset left on disk are those of one in memory, bit for bit; native layers' are burn's but for rounding.
+#[test]
+fn operators_and_disk_give_the_same_losses() {
+    let bench = bench();
+    let losses = |dataset: &str, model: &str, more: &str| -> Vec<f64> {
+        let trained = train(&bench, dataset, model, &format!("--heads 2 --epochs 3 {more}"));
+        trained["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect()
+    };
+    let native = losses("both", "rgat", "--training Training_CPU_Native");
+    let of_burn = losses("both", "rgat", "--training Training_CPU_Burn");
+    assert!(native.iter().zip(&of_burn).all(|(a, b)| (a - b).abs() < 1e-3), "{native:?}, burn's {of_burn:?}");
+    let unread = losses("both", "rgat", "--training Training_CPU_Native --no-edge-features");
+    assert!((native[2] - unread[2]).abs() > 1e-3, "{native:?}, without features of edges {unread:?}");
+    for (dataset, model, training, batching) in [
+        ("both", "rgat", "Training_CPU_Native", "Batching_CPU+Disk_Typed"),
+        ("one", "gin --sampler neighbor", "Training_CPU_Burn", "Batching_CPU+Disk_Neighbor"),
+    ] {
+        let in_memory = losses(dataset, model, &format!("--evaluation sampled --training {training}"));
+        let named = format!("--evaluation sampled --training {training} --batching {batching}");
+        assert_eq!(losses(dataset, model, &named), in_memory, "{dataset}, {model}");
+    }
+}
+
 #[test]
 fn what_does_not_hold_is_refused_by_name() {
     let bench = bench();

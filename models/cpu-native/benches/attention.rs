@@ -137,7 +137,7 @@ fn main() {
             let (kept, scratch) = (new(attention.kept_len()), new(attention.scratch_len()));
             [&mut *values, grad, att_src, att_dst].into_iter().for_each(|x| random.fill(x));
             let (mut of_src, mut of_dst) = (vec![0.0; cols], vec![0.0; cols]);
-            let inputs = Inputs { values, att_src, att_dst };
+            let inputs = Inputs { values, att_src, att_dst, terms: &[] };
             let [starts, dst, edge] = &block.transposed;
             let transposed = Transposed { indptr: starts, dst, edge };
             for &threads in &threads {

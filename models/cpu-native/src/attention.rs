@@ -1,7 +1,8 @@
 //! Graph attention over a block (GAT, Veličković et al., ICLR 2018, §2.1), forward and backward, over slices.
 //!
 //! For every head, with z = W x as input: a score leaky_relu(a_src·z_u + a_dst·z_v) for every edge from u to v, coefficients
-//! by softmax over the edges that end in v, and out_v = Σ coefficient · z_u. The heads of a row are contiguous.
+//! by softmax over the edges that end in v, and out_v = Σ coefficient · z_u. The heads of a row are contiguous. A score may have a
+//! term of the edge within the leaky ReLU, which the caller computes, as PyG's GATConv has with `edge_dim`.
 //! Within the crate, heads may also share their rows, which are then summed as they are and transformed afterwards (`shared`).
 //! Nothing is allocated: the caller provides the outputs, the state that forward keeps for backward, and the scratch.
 //!
@@ -19,6 +20,8 @@ mod forward;
 mod kernels;
 mod parts;
 mod shared;
+
+use std::ops::Range;
 
 use morphgl_model_core::Dropout;
 use morphgl_platform::SimdLevel;
@@ -81,6 +84,9 @@ pub struct Inputs<'a> {
     pub att_src: &'a [f32],
     /// `[heads * width]`.
     pub att_dst: &'a [f32],
+    /// Terms of the entries' scores before the leaky ReLU, `[entries, heads]`; a row's entries are its edges, then its self loop.
+    /// Empty for none.
+    pub terms: &'a [f32],
 }
 
 /// Gradients of the inputs; overwritten.
@@ -94,11 +100,13 @@ pub struct Grads<'a> {
     pub att_dst: &'a mut [f32],
 }
 
-/// Halves of the scores, a number per node and head. The score of an edge is the sum of its source's and its destination's.
+/// Halves of the scores, a number per node and head. The score of an edge is the sum of its source's and its destination's, and of
+/// its own term where there are terms.
 #[derive(Debug, Clone, Copy)]
 struct Halves<'a> {
     src: &'a [f32],
     dst: &'a [f32],
+    terms: &'a [f32],
 }
 
 /// Graph attention over one block.
@@ -139,6 +147,19 @@ impl<'a> Attention<'a> {
     /// with self loops), and the halves of the scores, `(num_src + num_dst) * heads`.
     pub fn kept_len(&self) -> usize {
         self.kept_lens().iter().sum()
+    }
+
+    /// The gradients of the terms of `entries`' scores, `heads` elements each, which [`backward`](Self::backward) leaves in its scratch.
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer entries.
+    pub fn term_grads<'s>(&self, scratch: &'s [f32], entries: Range<usize>) -> impl Iterator<Item = &'s [f32]> {
+        let heads = self.options.heads;
+        assert!(entries.end <= self.entry(self.num_dst()), "{entries:?} of {} entries", self.entry(self.num_dst()));
+        scratch[entries.start * 2 * heads..entries.end * 2 * heads]
+            .chunks_exact(2 * heads)
+            .map(move |pair| &pair[..heads])
     }
 
     /// Elements of backward's scratch: two for each entry and head, `(num_src + num_dst) * heads`, and twice the columns for
@@ -198,6 +219,8 @@ impl<'a> Attention<'a> {
         assert_eq!(inputs.values.len(), self.edges.num_src * self.cols(), "elements of the values");
         let (src, dst) = (inputs.att_src.len(), inputs.att_dst.len());
         assert!(src == self.cols() && dst == self.cols(), "attention vectors of {src} and {dst}, not {}", self.cols());
+        let (terms, entries) = (inputs.terms.len(), self.kept_lens()[0]);
+        assert!(terms == 0 || terms == entries, "{terms} terms of scores, not {entries}");
     }
 
     /// Lengths of the coefficients and of the halves of the scores by source and by destination.

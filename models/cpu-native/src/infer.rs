@@ -95,6 +95,9 @@ pub(crate) fn bytes(spec: &ModelSpec, dataset: &Dataset, limits: Limits) -> u64 
     // Typed edges are copied, too.
     let copies = if spec.kind.is_typed() { 8 } else { 0 };
     let per_edge: usize = layers().map(|(_, shape)| if has_coefficients { copies + 4 * shape.heads } else { 0 }).sum();
+    // Ids of edges, and terms of their scores.
+    let of_features: usize = layers().map(|(_, shape)| if spec.reads_edges() { 8 + 4 * shape.heads } else { 0 }).sum();
+    let per_edge = per_edge + of_features;
     // Per node: ids, positions, degrees, local ids and marks; per edge of a chunk: index and weight, in vectors that grow.
     (kept + input + outputs.unwrap_or(0) + 28 * nodes) as u64 + edges * (12 + per_edge as u64)
 }

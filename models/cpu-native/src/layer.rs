@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::FeatureView;
+use morphgl_graph_store::{FeatureMatrix, FeatureView};
 use morphgl_model_core::{Activation, Dropout, DropoutSite, LayerShape, ModelKind, ModelSpec, ParameterSpec};
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{BatchId, Block};
@@ -116,6 +116,8 @@ pub(crate) struct Context<'a> {
     /// The input, at least one row per source node; empty where `nonzeros` replace it.
     pub(crate) x: InputRows<'a>,
     pub(crate) nonzeros: Option<&'a SparseInput>,
+    /// The features of edges by edge type, of which a typed model reads some.
+    pub(crate) edge_features: &'a [Option<FeatureMatrix>],
     /// The node of each row of the input; read by dropout alone.
     pub(crate) nodes: &'a [u32],
     /// Rows of the output.
@@ -378,7 +380,7 @@ impl Layer {
         let attention = self.attention(block, context.nodes, self.shape.head_dim);
         let (width, all, heads, averages) = (self.shape.out_dim, self.width, self.shape.heads, self.averages());
         let [att_src, att_dst] = self.ranges.attention_vectors(context.parameters);
-        let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst };
+        let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst, terms: &[] };
         let attended = if averages { &mut self.all_heads } else { &mut self.out };
         attention.forward(inputs, self.attention_state.get(attention.kept_len()), attended.get(num_dst * all));
         let all_heads = self.all_heads.read(if averages { num_dst * all } else { 0 });

@@ -47,6 +47,7 @@ struct LayerInputs {
     by_type: Option<TypedInputs>,
     /// The input features after dropout, or the input rows made per node type.
     dropped: Buffer,
+    dataset: Arc<Dataset>,
 }
 
 /// Seconds that the passes over the last mini-batch took.
@@ -221,7 +222,8 @@ impl LayerInputs {
             None => input.features(&self.edge_nodes),
         };
         let (graph, num_dst) = (self.graph(input, layer), input.num_dst(layer));
-        Context { level: self.level, parameters, graph, x, nonzeros, nodes: input.mask_nodes, num_dst }
+        let (edge_features, nodes) = (&self.dataset.edge_features[..], input.mask_nodes);
+        Context { level: self.level, parameters, graph, x, nonzeros, edge_features, nodes, num_dst }
     }
 }
 
@@ -243,6 +245,7 @@ impl Network {
                 edge_nodes: Vec::new(),
                 by_type: TypedInputs::new(spec, specs, dataset),
                 dropped: Buffer::default(),
+                dataset: Arc::clone(dataset),
             },
             first_elements: (0..=spec.layers)
                 .map(|l| specs.iter().filter(|p| p.layer < l).map(ParameterSpec::len).sum())
@@ -464,7 +467,7 @@ impl Network {
         (degrees, nodes): (&[f32], &[u32]),
         input: EvaluationInput<'_>,
     ) -> &[f32] {
-        let LayerInputs { spec, level, adjacencies, nonzeros, .. } = &mut self.inputs;
+        let LayerInputs { spec, level, adjacencies, nonzeros, dataset, .. } = &mut self.inputs;
         let (x, nonzeros) = match input {
             EvaluationInput::Rows(x) => (x, None),
             EvaluationInput::Nonzeros(nodes) => {
@@ -480,7 +483,8 @@ impl Network {
         }
         let graph = block.map(|b| (b, &*adjacency));
         let x = InputRows::dense_f32(x);
-        let context = Context { level: *level, parameters, graph, x, nonzeros, nodes: &[], num_dst };
+        let edge_features = &dataset.edge_features[..];
+        let context = Context { level: *level, parameters, graph, x, nonzeros, edge_features, nodes: &[], num_dst };
         layer.forward(context, Mode::Evaluation);
         layer.out.read(num_dst * layer.shape.out_dim)
     }

@@ -36,7 +36,7 @@ fn supports_as(key: &Key, spec: &TrainingSpec) -> Result<(), String> {
     let unsupported = [
         (model.kind == ModelKind::Gin, "gin"),
         (model.kind == ModelKind::Hgt, "hgt"),
-        (model.reads_edges(), "features of edges"),
+        (model.reads_edges() && !model.kind.is_typed(), "features of edges without types"),
         (model.kind.has_attention() && model.attention == Attention::Gatv2, "attention gatv2"),
         (drops_too_many, "attention dropout of more than 1024 heads"),
         (model.normalization == Normalization::Layer, "layer normalization"),

@@ -279,6 +279,16 @@ fn check_types_of<'a>(
     if let Some(edge_type) = largest.filter(|&edge_type| usize::from(edge_type) >= types.edge_types().len()) {
         return wrong(format!("it has an edge of type {edge_type}, there are {}", types.edge_types().len()));
     }
+    let rows_of = |edge_type: u16| {
+        let features = dataset.edge_features.get(usize::from(edge_type)).and_then(Option::as_ref);
+        features.map_or(usize::MAX, FeatureMatrix::num_rows)
+    };
+    let edges = blocks().filter(|_| model.reads_edges()).flat_map(|block| block.edge_types.iter().zip(&block.edge_ids));
+    let mut edges = edges.flat_map(|(types, ids)| types.iter().zip(ids));
+    if let Some((&edge_type, id)) = edges.find(|&(&edge_type, &id)| id as usize >= rows_of(edge_type)) {
+        let (name, rows) = (&types.edge_types()[usize::from(edge_type)], rows_of(edge_type));
+        return wrong(format!("an edge of type {name} has row {id} of their features, there are {rows}"));
+    }
     Ok(nodes)
 }
 

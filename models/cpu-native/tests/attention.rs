@@ -15,11 +15,12 @@ struct Case {
     values: Vec<f32>,
     att_src: Vec<f32>,
     att_dst: Vec<f32>,
+    terms: Vec<f32>,
     grad: Vec<f32>,
 }
 
-/// The output, and the gradients of the values and both vectors.
-type Results<T> = [Vec<T>; 4];
+/// The output, and the gradients of the values, of both vectors and of the terms of scores.
+type Results<T> = [Vec<T>; 5];
 
 /// Numbers in [-1, 1), a function of `seed`.
 fn random(seed: u64, len: usize) -> Vec<f32> {
@@ -63,8 +64,15 @@ impl Case {
             values: random(seed, num_src * cols),
             att_src: vector(seed + 1),
             att_dst: vector(seed + 2),
+            terms: Vec::new(),
             grad: random(seed + 3, rows.len() * cols),
         }
+    }
+
+    /// The case with a term of each entry's score.
+    fn with_terms(self) -> Self {
+        let entries = self.indices.len() + if self.options.self_loops { self.indptr.len() - 1 } else { 0 };
+        Self { terms: random(78, entries * self.options.heads), ..self }
     }
 
     /// A block of random rows: some are empty, some have an edge from their own node, and one is long.
@@ -104,17 +112,22 @@ impl Case {
     fn run(&self) -> Results<f32> {
         let edges = Edges { indptr: &self.indptr, indices: &self.indices, num_src: self.num_src };
         let attention = Attention::new(edges, self.options);
-        let inputs = Inputs { values: &self.values, att_src: &self.att_src, att_dst: &self.att_dst };
+        let inputs =
+            Inputs { values: &self.values, att_src: &self.att_src, att_dst: &self.att_dst, terms: &self.terms };
         // The earlier content of the buffers must not matter.
         let mut kept = vec![f32::NAN; attention.kept_len()];
         let mut scratch = vec![f32::NAN; attention.scratch_len()];
-        let mut results = [&self.grad, &self.values, &self.att_src, &self.att_dst].map(|x| vec![f32::NAN; x.len()]);
-        let [out, values, att_src, att_dst] = &mut results;
+        let all = [&self.grad, &self.values, &self.att_src, &self.att_dst, &self.terms];
+        let mut results = all.map(|x| vec![f32::NAN; x.len()]);
+        let [out, values, att_src, att_dst, terms] = &mut results;
         attention.forward(inputs, &mut kept, out);
         let [indptr, dst, edge] = self.transposed();
         let transposed = Transposed { indptr: &indptr, dst: &dst, edge: &edge };
         let grads = Grads { values, att_src, att_dst };
         attention.backward((inputs, transposed), &kept, &self.grad, &mut scratch, grads);
+        let heads = self.options.heads;
+        let of_entries = attention.term_grads(&scratch, 0..terms.len() / heads);
+        terms.chunks_exact_mut(heads).zip(of_entries).for_each(|(to, from)| to.copy_from_slice(from));
         results
     }
 
@@ -125,9 +138,11 @@ impl Case {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
         let (z, grad) = (wide(&self.values), wide(&self.grad));
         let (a, b) = (wide(&self.att_src), wide(&self.att_dst));
-        let mut results = [&self.grad, &self.values, &self.att_src, &self.att_dst].map(|x| vec![0.0; x.len()]);
+        let all = [&self.grad, &self.values, &self.att_src, &self.att_dst, &self.terms];
+        let mut results = all.map(|x| vec![0.0; x.len()]);
         for row in 0..self.indptr.len() - 1 {
             let (first, end) = (self.indptr[row] as usize, self.indptr[row + 1] as usize);
+            let first_entry = first + if self_loops { row } else { 0 };
             // A source, and the place among the row's entries.
             let mut entries: Vec<(usize, usize)> =
                 (first..end).map(|e| (self.indices[e] as usize, e - first)).collect();
@@ -139,8 +154,12 @@ impl Case {
                 let head = h * width..(h + 1) * width;
                 let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
                 let of = |node: usize| &z[node * cols..][head.clone()];
-                let raw: Vec<f64> =
-                    entries.iter().map(|e| dot(of(e.0), &a[head.clone()]) + dot(of(row), &b[head.clone()])).collect();
+                let term = |position: usize| (first_entry + position) * heads + h;
+                let raw = entries.iter().map(|e| {
+                    let of_edge = self.terms.get(term(e.1)).map_or(0.0, |&term| f64::from(term));
+                    dot(of(e.0), &a[head.clone()]) + dot(of(row), &b[head.clone()]) + of_edge
+                });
+                let raw: Vec<f64> = raw.collect();
                 let slopes: Vec<f64> = raw.iter().map(|&x| if x > 0.0 { 1.0 } else { slope }).collect();
                 let powers: Vec<f64> = raw.iter().zip(&slopes).map(|(x, slope)| (x * slope).exp()).collect();
                 let total: f64 = powers.iter().sum();
@@ -155,6 +174,9 @@ impl Case {
                 for (i, &(src, position)) in entries.iter().enumerate() {
                     let jacobian = |j: usize| alpha[j] * (f64::from(u8::from(i == j)) - alpha[i]);
                     let score = slopes[i] * (0..entries.len()).map(|j| jacobian(j) * of_alpha[j]).sum::<f64>();
+                    if let Some(of_term) = results[4].get_mut(term(position)) {
+                        *of_term += score;
+                    }
                     let message = alpha[i] * factor(position);
                     for (w, c) in head.clone().enumerate() {
                         results[0][row * cols + c] += message * of(src)[w];
@@ -173,7 +195,7 @@ impl Case {
     #[track_caller]
     fn check(&self) {
         let cols = self.options.heads * self.options.width;
-        let names = ["output", "gradient of values", "gradient of att_src", "gradient of att_dst"];
+        let names = ["output", "gradient of values", "gradient of att_src", "gradient of att_dst", "gradient of terms"];
         for ((actual, expected), name) in self.run().iter().zip(&self.reference()).zip(names) {
             for (row, (actual, expected)) in actual.chunks(cols).zip(expected.chunks(cols)).enumerate() {
                 let scale = expected.iter().fold(1.0f64, |m, x| m.max(x.abs()));
@@ -199,8 +221,10 @@ fn every_shape_and_level_equals_the_reference() {
             for (self_loops, dropped) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
                 let options = Options { level, ..options(heads, width, self_loops, dropped) };
                 small(options).check();
+                small(options).with_terms().check();
                 // The longest row has more dropout factors than a window.
                 Case::random(90, 150, 12, options, 5).check();
+                Case::random(90, 150, 12, options, 5).with_terms().check();
             }
         }
     }
@@ -210,14 +234,15 @@ fn every_shape_and_level_equals_the_reference() {
 fn gradients_equal_finite_differences() {
     const STEP: f32 = 4e-3;
     for (self_loops, dropped) in [(false, 0.0), (true, 0.0), (true, 0.4)] {
-        let mut case = small(options(2, 3, self_loops, dropped));
-        let [_, values, att_src, att_dst] = case.run();
+        let mut case = small(options(2, 3, self_loops, dropped)).with_terms();
+        let [_, values, att_src, att_dst, terms] = case.run();
         let value = |case: &Case| -> f64 {
             let out = &case.run()[0];
             out.iter().zip(&case.grad).map(|(&o, &g)| f64::from(o) * f64::from(g)).sum()
         };
-        let pick: [fn(&mut Case) -> &mut Vec<f32>; 3] = [|c| &mut c.values, |c| &mut c.att_src, |c| &mut c.att_dst];
-        for (pick, grads) in pick.iter().zip([values, att_src, att_dst]) {
+        let pick: [fn(&mut Case) -> &mut Vec<f32>; 4] =
+            [|c| &mut c.values, |c| &mut c.att_src, |c| &mut c.att_dst, |c| &mut c.terms];
+        for (pick, grads) in pick.iter().zip([values, att_src, att_dst, terms]) {
             for (e, &grad) in grads.iter().enumerate() {
                 let x = pick(&mut case)[e];
                 pick(&mut case)[e] = x + STEP;
@@ -276,7 +301,7 @@ proptest! {
         let mut case = Case::new(12, &rows, options(heads, 4, rows.len() % 2 == 0, 0.0), 7);
         let row = case.values[..heads * 4].to_vec();
         case.values.chunks_exact_mut(heads * 4).for_each(|x| x.copy_from_slice(&row));
-        let [out, _, att_src, att_dst] = case.run();
+        let [out, _, att_src, att_dst, _] = case.run();
         for out in out.chunks_exact(heads * 4) {
             prop_assert!(out.iter().zip(&row).all(|(a, b)| (a - b).abs() < 1e-6), "{:?}, not {:?}", out, row);
         }
@@ -288,8 +313,10 @@ proptest! {
         rows in prop::collection::vec(prop::collection::vec(0u32..12, 0..9), 0..12),
         (heads, width) in (1usize..10, 1usize..40),
         self_loops: bool,
+        with_terms: bool,
         dropped in 0.0f32..0.9,
     ) {
-        Case::new(12, &rows, options(heads, width, self_loops, dropped), 11).check();
+        let case = Case::new(12, &rows, options(heads, width, self_loops, dropped), 11);
+        if with_terms { case.with_terms() } else { case }.check();
     }
 }

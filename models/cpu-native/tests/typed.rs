@@ -5,7 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::agreement::{assert_close, assert_step};
-use common::typed::{WIDTHS, context, dataset, dataset_by_type, typed_batch, types};
+use common::typed::{
+    EDGE_WIDTHS, WIDTHS, add_edge_ids, context, dataset, dataset_by_type, typed_batch, types, with_edge_features,
+};
 use common::{Random, host, model};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_registry::{BatchPairs, HostBatch, MiniBatch, ModelState, Training};
@@ -24,10 +26,11 @@ fn typed_model(kind: &str, dim: usize, classes: usize, more: Value) -> Value {
 /// The dataset of a model.
 fn dataset_of(model: &Value) -> Arc<Dataset> {
     let size = |name: &str| model[name].as_u64().expect("a size") as usize;
-    Arc::new(match model.get("input_widths") {
+    let dataset = match model.get("input_widths") {
         Some(_) => dataset_by_type(size("num_classes")),
         None => dataset(size("in_dim"), size("num_classes")),
-    })
+    };
+    Arc::new(if model.get("edge_widths").is_some() { with_edge_features(dataset) } else { dataset })
 }
 
 /// Checks the operator on vector registers and, where the processor has them and the model is wide, on AMX tiles.
@@ -46,6 +49,9 @@ fn check(model: &Value, nodes: &[usize], dtype: Dtype, importance: bool) {
             let mut batch = typed_batch(nodes, sizes, (dtype, importance), seed);
             if model.get("input_widths").is_some() {
                 batch.features = None;
+            }
+            if model.get("edge_widths").is_some() {
+                add_edge_ids(&mut batch, seed);
             }
             let batch = host(batch);
             assert_step(&what, &mut native, &mut burn, &batch);
@@ -91,6 +97,46 @@ fn options_agree_with_burn() {
         model["hidden"] = json!(32);
         check(&model, &NODES, Dtype::F32, false);
     }
+}
+
+/// R-GAT that reads features of edges.
+fn model_with_edges(more: Value) -> Value {
+    let mut model = typed_model("rgat", 24, 6, more);
+    model["edge_widths"] = json!(EDGE_WIDTHS);
+    model
+}
+
+/// PyG's `edge_dim` per edge type: widths, heads, averaged ones included, inputs per node type, and a single edge.
+#[test]
+fn edge_features_agree_with_burn() {
+    for more in [
+        json!({"hidden": 32, "heads": 4}),
+        json!({"hidden": 33, "heads": 3, "output_heads": 2, "input_dropout": 0.3, "dropout": 0.5, "activation": "elu"}),
+        json!({"hidden": 100, "heads": 100, "activation": "elu"}),
+        json!({"hidden": 24, "layers": 1, "output_heads": 8}),
+        json!({"hidden": 24, "layers": 2, "input_widths": WIDTHS}),
+    ] {
+        let nodes = match more["layers"].as_u64() {
+            Some(layers) => &NODES[3 - layers as usize..],
+            None => &NODES,
+        };
+        check(&model_with_edges(more), nodes, Dtype::F32, false);
+    }
+    check(&model_with_edges(json!({"layers": 1})), &[2, 1], Dtype::F32, false);
+}
+
+#[test]
+fn rows_of_edge_features_are_checked() {
+    let model = model_with_edges(json!({"layers": 1}));
+    let mut native = CpuNative::new(&context(&model, &dataset_of(&model), 1)).expect("the operator is built");
+    let mut batch = typed_batch(&[40, 20], (24, 6), (Dtype::F32, false), 1);
+    let error = native.accumulate(&host(batch.clone())).expect_err("no ids").to_string();
+    assert!(error.contains("its edges have no ids"), "{error}");
+    add_edge_ids(&mut batch, 1);
+    let edge = batch.blocks[0].edge_types.as_ref().expect("types").iter().position(|&edge_type| edge_type == 2);
+    batch.blocks[0].edge_ids.as_mut().expect("ids")[edge.expect("an edge with features")] = 40;
+    let error = native.accumulate(&host(batch)).expect_err("a row that is not there").to_string();
+    assert!(error.contains("has row 40 of their features, there are 40; batch it"), "{error}");
 }
 
 /// A model with inputs per node type.
@@ -238,8 +284,16 @@ fn threads_change_no_bit() {
             let by_type = model_by_type(kind, json!({"layers": nodes.len() - 1}));
             let without = HostBatch { features: None, ..batch.clone() };
             let one_by_type = gradients(&by_type, 1, &without);
+            let mut with_edges = model.clone();
+            with_edges["edge_widths"] = json!(EDGE_WIDTHS);
+            let mut of_edges = batch.clone();
+            add_edge_ids(&mut of_edges, 9);
+            let one_of_edges = (kind == "rgat").then(|| gradients(&with_edges, 1, &of_edges));
             for threads in 2..5 {
                 assert!(gradients(&by_type, threads, &without) == one_by_type, "{kind}: {threads} threads, by type");
+                if let Some(one) = &one_of_edges {
+                    assert!(gradients(&with_edges, threads, &of_edges) == *one, "{threads} threads, features of edges");
+                }
                 assert!(
                     gradients(&model, threads, &batch) == one,
                     "{kind}: {threads} threads give other bits than one"
@@ -269,7 +323,9 @@ fn store_rows_are_those_of_the_mini_batch() {
 #[test]
 fn inference_agrees_with_burn() {
     for kind in KINDS {
-        for model in [typed_model(kind, 33, 6, json!({"hidden": 16})), model_by_type(kind, json!({"hidden": 16}))] {
+        let models = [typed_model(kind, 33, 6, json!({"hidden": 16})), model_by_type(kind, json!({"hidden": 16}))];
+        let with_edges = (kind == "rgat").then(|| model_with_edges(json!({"hidden": 16, "heads": 2})));
+        for model in models.into_iter().chain(with_edges) {
             let dataset = dataset_of(&model);
             let nodes: Vec<u32> = (0..dataset.num_nodes() as u32).rev().collect();
             let mut native = CpuNative::new(&context(&model, &dataset, 3)).expect("the operator is built");
@@ -337,15 +393,18 @@ fn gradients_are_derivatives_of_the_loss() {
         ("rgcn", json!({"diagonal_blocks": 2})),
         ("rsage", json!({})),
         ("rgat", json!({"heads": 2, "output_heads": 3})),
+        ("rgat", json!({"heads": 2, "output_heads": 3, "edge_widths": EDGE_WIDTHS})),
     ] {
         let mut model = typed_model(kind, 12, 4, more);
         model["hidden"] = json!(8);
         model["dropout"] = json!(0.0);
         model["activation"] = json!("elu");
-        let dataset = Arc::new(dataset(12, 4));
-        let mut native = CpuNative::new(&context(&model, &dataset, 2)).expect("the operator is built");
-        let batch = host(typed_batch(&[60, 40, 30, 20], (12, 4), (Dtype::F32, false), 2));
-        assert_derivatives(kind, &mut native, &batch);
+        let mut native = CpuNative::new(&context(&model, &dataset_of(&model), 2)).expect("the operator is built");
+        let mut batch = typed_batch(&[60, 40, 30, 20], (12, 4), (Dtype::F32, false), 2);
+        if model.get("edge_widths").is_some() {
+            add_edge_ids(&mut batch, 2);
+        }
+        assert_derivatives(kind, &mut native, &host(batch));
     }
 }
 

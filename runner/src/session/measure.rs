@@ -132,20 +132,9 @@ impl<'a> Planned<'a> {
                 config.spec.model.kind
             ));
         }
-        if config.spec.model.reads_edges() {
-            if disk_bytes.is_some() {
-                let cure = "give more --memory, or --no-edge-features";
-                anyhow::bail!(
-                    "{}: it is left on disk, from where features of edges are not read; {cure}",
-                    label(&dataset)
-                );
-            }
-            if let Sampling::Walk(_) = config.sampler.sampling {
-                let why = "its edges are not those of the graph, and have no features";
-                return Err(Usage::error(format!(
-                    "--sampler walk: {why}; sample otherwise, or give --no-edge-features"
-                )));
-            }
+        if config.spec.model.reads_edges() && matches!(config.sampler.sampling, Sampling::Walk(_)) {
+            let why = "its edges are not those of the graph, and have no features";
+            return Err(Usage::error(format!("--sampler walk: {why}; sample otherwise, or give --no-edge-features")));
         }
         let (cache, cache_bytes) =
             self.options.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));

@@ -21,6 +21,8 @@ pub(crate) struct HopRows<'a> {
     pub(crate) picked: &'a mut [u32],
     /// Weights of the edges, empty if the graph has none.
     pub(crate) weights: &'a mut [f32],
+    /// Whether the picked edges' positions in the graph are listed, for what is read of each.
+    pub(crate) lists_edges: bool,
 }
 
 /// Edges of one type of a row of the hop, of which some are picked; all of the row's where they have no types.
@@ -44,6 +46,8 @@ pub(crate) struct Scratch {
     counts: Vec<u64>,
     /// The neighbours to be read, in the order of the file.
     pub(crate) fetches: Vec<Fetch>,
+    /// All edges picked, by their positions in the graph, where these are listed.
+    pub(crate) edges: Vec<Fetch>,
 }
 
 /// The picks of the sub-rows of an edge type; `None` where its edges are not sampled.
@@ -104,8 +108,9 @@ pub(crate) fn pick(
     scratch: &mut Scratch,
 ) -> Hits {
     let mut hits = Hits::default();
-    let Scratch { row: buffer, sub_rows, fetches, .. } = scratch;
+    let Scratch { row: buffer, sub_rows, fetches, edges, .. } = scratch;
     fetches.clear();
+    edges.clear();
     let mut at = 0;
     for &SubRow { row, edge_type, first, degree, count } in &*sub_rows {
         let (node, csr) = (rows.nodes[row as usize], rows.csr[row as usize]);
@@ -131,11 +136,14 @@ pub(crate) fn pick(
             let to = rows.weights[range.clone()].iter_mut();
             to.zip(&*out).for_each(|(to, &position)| *to = weights[position as usize]);
         }
+        let fetch = |(&position, to)| Fetch { element: csr.start + u64::from(position), to };
+        if rows.lists_edges {
+            edges.extend(out.iter().zip(range.start as u32..).map(fetch));
+        }
         if let Some(neighbors) = cache.and_then(|c| c.get(node)) {
             out.iter_mut().for_each(|p| *p = neighbors[*p as usize]);
             hits.hits += 1;
         } else {
-            let fetch = |(&position, to)| Fetch { element: csr.start + u64::from(position), to };
             fetches.extend(out.iter().zip(range.start as u32..).map(fetch));
             hits.misses += 1;
         }

@@ -86,6 +86,8 @@ pub(crate) struct Files {
     /// Types and times, if edges are sampled by type.
     pub(crate) edge_types: Option<OnDisk>,
     pub(crate) edge_times: Option<OnDisk>,
+    /// Rows of the edges' features, if edges have some.
+    pub(crate) edge_ids: Option<OnDisk>,
     pub(crate) node_times: Option<OnDisk>,
     /// The features, if they are gathered: one matrix of all nodes, or one per node type with features.
     pub(crate) features: Vec<FeatureRows>,
@@ -134,6 +136,7 @@ impl Files {
             indices: needed("indices", find("indices", Some(Dtype::U32))?)?,
             edge_types: if by_type { find("edge_types", Some(Dtype::U16))? } else { None },
             edge_times: if by_type { find("edge_times", Some(Dtype::I64))? } else { None },
+            edge_ids: if dataset.topology.edge_ids().is_some() { find("edge_ids", Some(Dtype::U32))? } else { None },
             node_times: if by_type { find("node_times", Some(Dtype::I64))? } else { None },
             features,
             labels: find("labels", Some(Dtype::I32))?,

@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_hotness::{CachePolicy, Policy, PolicyKind, PreSample};
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{
-    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, HostBatch, NeighborSettings, Result, RowSeeds,
+    Batching, BatchingContext, BatchingWorker, Block, CacheCurve, Error, HostBatch, NeighborSettings, Result, RowSeeds,
     Sampling, SeedSet, TargetValues,
 };
-use morphgl_sampler_core::{Epochs, Pairs, SubRowEnds, TypedSettings, check_host, check_limits, weight_sum};
+use morphgl_sampler_core::{Epochs, Pairs, SubRowEnds, TypedSettings, check_host, check_limits, make_room, weight_sum};
 
 use crate::caches::{CacheMemory, Caches, Counted, check_memory};
 use crate::files::Files;
@@ -340,6 +340,39 @@ fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Ve
 }
 
 impl Shared {
+    /// Sets the ids of a block's edges, whose positions in the graph are `edges` in any order; `None` where edges have no features.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or an id is no row of the features of its edge type.
+    pub(crate) fn read_edge_ids(&self, reader: &mut Reader, edges: &mut [Fetch], block: &mut Block) -> Result<()> {
+        let Block { edge_ids, edge_types, .. } = block;
+        let Some(on_disk) = &self.files.edge_ids else {
+            *edge_ids = None;
+            return Ok(());
+        };
+        edges.sort_unstable();
+        let ids = edge_ids.get_or_insert_default();
+        make_room(ids, edges.len());
+        ids.resize(edges.len(), 0);
+        let read = |reader: &mut Reader| on_disk.read(reader, edges, bytemuck::cast_slice_mut(ids));
+        self.counted(reader, |counts| &mut counts.edge_types, read)?;
+        let features = &self.dataset.edge_features;
+        let rows_of = |edge: usize| {
+            let edge_type = edge_types.as_ref().map_or(0, |types| usize::from(types[edge]));
+            features.get(edge_type).and_then(Option::as_ref).map_or(usize::MAX, FeatureMatrix::num_rows)
+        };
+        // Edges whose types are not sampled have rows of any of the matrices.
+        let is_checked = edge_types.is_some() || features.len() == 1;
+        match edges.iter().find(|edge| is_checked && ids[edge.to as usize] as usize >= rows_of(edge.to as usize)) {
+            None => Ok(()),
+            Some(&Fetch { element, to }) => {
+                let (id, rows) = (ids[to as usize], rows_of(to as usize));
+                Err(on_disk.wrong(element, format!("row {id} of the edge's features, which have {rows}")))
+            }
+        }
+    }
+
     /// Whether trees are bounded by time.
     pub(crate) fn is_bounded(&self) -> bool {
         self.typed.as_ref().is_some_and(|typed| Typed::is_bounded(&typed.settings))

@@ -11,7 +11,7 @@ pub struct Counts {
     pub batches: u64,
     /// Reads of offsets, if these are not in memory.
     pub offsets: Stats,
-    /// Reads of types and times of edges, if these are not in memory.
+    /// Reads of types and times of edges, if these are not in memory, and of the rows of their features.
     pub edge_types: Stats,
     /// Reads of neighbours.
     pub neighbors: Stats,

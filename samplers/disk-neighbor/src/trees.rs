@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::{BatchId, Result};
+use morphgl_registry::{BatchId, Block, Result};
 use morphgl_sampler_core::{Relabel, TreeRows};
 
 use crate::graph::check_nodes;
@@ -172,6 +172,13 @@ impl TreeRows for DiskTrees<'_> {
         let read = |reader: &mut Reader| indices.read(reader, fetches, bytemuck::cast_slice_mut(out));
         shared.counted(reader, |counts| &mut counts.neighbors, read)?;
         check_nodes(indices, out, shared.num_nodes, |at| edges[at])
+    }
+
+    fn edge_ids(&mut self, edges: &[u64], block: &mut Block) -> Result<()> {
+        let Self { shared, reader, buffers: TreeBuffers { fetches, .. }, .. } = self;
+        fetches.clear();
+        fetches.extend(edges.iter().zip(0..).map(|(&element, to)| Fetch { element, to }));
+        shared.read_edge_ids(reader, fetches, block)
     }
 
     fn degrees(&mut self, nodes: &[u32], out: &mut Vec<f32>) -> Result<()> {

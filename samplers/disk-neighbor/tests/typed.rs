@@ -7,7 +7,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use half::f16;
-use morphgl_batching_cpu::CpuTyped;
+use morphgl_batching_cpu::{CpuNeighbor, CpuTyped};
 use morphgl_batching_disk_neighbor::DiskNeighbor;
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_conformance::training::features_by_type;
@@ -52,6 +52,21 @@ fn with_features_by_type(dataset: Dataset) -> Dataset {
     Dataset { features: None, features_by_type: vec![Some(of_big), None, Some(of_small)], ..dataset }
 }
 
+/// The graph with features of edges: each edge has a row of those of its type, which one type does not have.
+fn with_edge_features(dataset: Dataset) -> Dataset {
+    let count = dataset.topology.num_edges();
+    let types = dataset.topology.types().map_or(1, |types| types.edge_types().len());
+    let of_type = |number: usize| {
+        let values: Vec<f32> = (0..EDGE_ROWS * 2).map(|i| i as f32).collect();
+        (types == 1 || number != 3).then(|| FeatureMatrix::F32 { data: values.into(), dim: 2 })
+    };
+    let ids: Vec<u32> = (0..count as u32).map(|edge| edge.wrapping_mul(0x9E37_79B9) % EDGE_ROWS as u32).collect();
+    dataset.with_edge_features(ids, (0..types).map(of_type).collect()).expect("a row per edge")
+}
+
+/// Rows of the features of an edge type.
+const EDGE_ROWS: usize = 1000;
+
 /// Adds the features that a sampler in memory leaves to training.
 fn gather_by_type(dataset: &Dataset, batch: &mut HostBatch) {
     if !dataset.features_by_type.is_empty() {
@@ -73,6 +88,7 @@ proptest! {
         (new, weighted, seed, epoch) in (any::<bool>(), any::<bool>(), any::<u64>(), 0u32..60_000),
         (disjoint, temporal, ascends, of_edges) in (any::<bool>(), 0usize..4, any::<bool>(), any::<bool>()),
         (pairs, negatives, reordered, by_type) in (any::<bool>(), 0u32..4, any::<bool>(), any::<bool>()),
+        has_edge_features in any::<bool>(),
         options in options(),
     ) {
         let temporal = ["no", "no", "uniform", if weights && weighted { "uniform" } else { "last" }][temporal];
@@ -85,6 +101,7 @@ proptest! {
         };
         let dataset = graphs::timed(&graphs::typed(num_nodes, degree, weights), ascends, of_edges);
         let dataset = if reordered { graphs::reordered(&dataset).0 } else { dataset };
+        let dataset = if has_edge_features { with_edge_features(dataset) } else { dataset };
         let case = Case::new(if by_type { with_features_by_type(dataset) } else { dataset });
         let sampling = typed(hops, &format!("big-a-big={}", list(own)), (disjoint, temporal));
         let case = case.with(|s| (s.seed, s.sampling) = (seed, sampling));
@@ -179,23 +196,48 @@ fn rows_of_node_types_are_cached() {
     assert!(refused.to_string().contains("cache=lru holds rows of one length"), "{refused}");
 }
 
-/// Ids of edges, by which models read the edges' features, are not read from disk: mini-batches have none, and such models refuse them.
+/// Rows of the edges' features are read of the edges sampled, of cached CSR rows too, from a graph with and without types; one that does not
+/// exist is an error with file and byte.
 #[test]
-fn edges_have_no_ids() {
-    let dataset = graphs::timed(&graphs::typed(300, 8, true), false, true);
-    let count = dataset.topology.num_edges() as u32;
-    let topology = dataset.topology.clone().with_edge_ids(Some((0..count).collect::<Vec<_>>().into()));
-    let dataset = Dataset { topology: topology.expect("an id per edge"), ..dataset };
-    for trees in [(false, "no"), (true, "no"), (false, "last")] {
-        let hops = "5,4".parse::<morphgl_registry::Fanouts>().expect("fanouts").into();
-        let case = Case::new(dataset.clone()).with(|s| s.sampling = typed(hops, "", trees));
-        let memory = CpuTyped::new(&case.context(Place::Host, Value::Null)).expect("the case is valid");
-        let mut expected = batches(&memory, 0);
-        for block in expected.iter_mut().flat_map(|batch| &mut batch.blocks) {
-            assert!(block.edge_ids.take().is_some(), "from memory they have");
+fn rows_of_edge_features_are_read() {
+    let hops = || "5,4".parse::<morphgl_registry::Fanouts>().expect("fanouts").into();
+    let untyped = Case::new(with_edge_features(graphs::random(600, 9, false)));
+    let cases = [(false, "no"), (true, "no"), (false, "last")].map(|trees| {
+        let dataset = graphs::timed(&graphs::typed(600, 9, false), false, true);
+        Case::new(with_edge_features(dataset)).with(|s| s.sampling = typed(hops(), "", trees))
+    });
+    for case in cases.into_iter().chain([untyped.with(|s| s.sampling = Sampling::Neighbor(hops()))]) {
+        let context = case.context(Place::Host, Value::Null);
+        let memory: Box<dyn Batching> = match case.dataset.topology.types() {
+            Some(_) => Box::new(CpuTyped::new(&context).expect("the case is valid")),
+            None => Box::new(CpuNeighbor::new(&context).expect("the case is valid")),
+        };
+        let expected = batches(&*memory, 0);
+        assert!(expected.iter().flat_map(|batch| &batch.blocks).all(|block| block.edge_ids.is_some()));
+        for memory_bytes in [30_000, 50_000_000] {
+            let context = case.context(Place::Host, json!({ "memory_bytes": memory_bytes }));
+            let disk = support::build(&context).expect("a sampler on disk");
+            assert!(batches(&disk, 0) == expected, "{disk:?}");
         }
-        let disk = support::build(&case.context(Place::Host, Value::Null)).expect("a sampler on disk");
-        assert!(batches(&disk, 0) == expected, "{trees:?}");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        support::write(&case.dataset, dir.path());
+        let file = dir.path().join("set/edge_ids.npy");
+        let (header, len) = (128, fs::metadata(&file).expect("it was written").len());
+        let ids = vec![0xffu8; (len - header) as usize];
+        let mut open = fs::File::options().write(true).open(&file).expect("it was written");
+        open.seek(SeekFrom::Start(header)).and_then(|_| open.write_all(&ids)).expect("room");
+        drop(open);
+        let dataset = Arc::new(support::open(dir.path(), &case.dataset));
+        let context = BatchingContext { dataset, ..case.context(Place::Host, Value::Null) };
+        let disk = match case.dataset.topology.types() {
+            Some(_) => DiskNeighbor::typed(&context),
+            None => DiskNeighbor::new(&context),
+        };
+        let disk = disk.expect("edges are read for mini-batches");
+        let first = disk.worker(1).and_then(|mut w| w.prepare(BatchId::default(), None)).and_then(|h| h.wait());
+        let error = first.expect_err("rows that are not there").to_string();
+        assert!(error.contains("edge_ids.npy, byte ") && error.contains("row 4294967295 of the edge's"), "{error}");
+        assert!(error.contains("which have 1000") && error.contains("import it again"), "{error}");
     }
 }
 

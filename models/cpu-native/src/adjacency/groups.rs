@@ -55,6 +55,8 @@ pub(crate) struct Groups {
     pub(super) columns: Vec<u32>,
     /// Coefficient of each entry in its row's mean.
     pub(super) coefficients: Vec<f32>,
+    /// The row of each entry in the features of its edge type, where the block has the edges' ids.
+    pub(crate) edge_ids: Vec<u32>,
     /// The destination of each row, or of each row of attention's output.
     pub(crate) ends: Vec<u32>,
     /// Offsets of the destinations' rows, and the rows.
@@ -111,6 +113,7 @@ impl Groups {
         resize(&mut self.ends, num_rows);
         resize(&mut self.columns, num_entries);
         resize(&mut self.coefficients, num_entries);
+        resize(&mut self.edge_ids, if block.edge_ids.is_some() { num_entries } else { 0 });
         self.indptr[num_rows] = num_entries as u32;
         self.rows_indptr.clear();
         self.rows.clear();
@@ -119,6 +122,9 @@ impl Groups {
             for of_type in of_types(block, edge_types, row) {
                 let entries = self.push(usize::from(edge_types[of_type.start]), row, of_type.len());
                 self.columns[entries.clone()].copy_from_slice(&block.indices[of_type.clone()]);
+                if let Some(ids) = &block.edge_ids {
+                    self.edge_ids[entries.clone()].copy_from_slice(&ids[of_type.clone()]);
+                }
                 shares(block, of_type, &mut self.coefficients[entries]);
             }
             if let Some(weight) = own_weight(self.node_types[row]) {

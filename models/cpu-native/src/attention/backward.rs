@@ -59,7 +59,7 @@ pub(super) fn run(
     grads: Grads<'_>,
 ) {
     let (heads, cols, level) = (a.options.heads, a.cols(), a.options.level);
-    let halves = Halves { src: src_halves, dst: dst_halves };
+    let halves = Halves { src: src_halves, dst: dst_halves, terms: inputs.terms };
     let row_inputs = RowInputs { values: inputs.values, grad, coefficients, halves };
     let pieces = [Piece::Entry { self_loops: a.options.self_loops, each: 2 * heads }, Piece::Row(heads)];
     Parts::new(a.edges.indptr, WORK).run(pieces, [&mut *pairs, &mut *dst_grads], &|part, outputs| {
@@ -171,6 +171,30 @@ fn scores_of<const N: usize>(
     pairs: &mut [f32],
     dst_grads: &mut [f32],
 ) {
+    let outputs = [pairs, dst_grads];
+    match halves.terms {
+        // As in the forward pass.
+        [] => scores_with([head, stride], a, halves, row, |_| [-0.0; N], coefficients, outputs),
+        terms => {
+            let first = a.entry(row);
+            let term =
+                |k: usize| *terms[(first + k) * stride + head..].first_chunk::<N>().expect("a term for each head");
+            scores_with([head, stride], a, halves, row, term, coefficients, outputs);
+        }
+    }
+}
+
+/// As [`scores_of`], with the terms of the scores of the row's entries.
+#[inline(always)]
+fn scores_with<const N: usize>(
+    [head, stride]: [usize; 2],
+    a: &Attention<'_>,
+    halves: Halves<'_>,
+    row: usize,
+    term: impl Fn(usize) -> [f32; N],
+    coefficients: &[f32],
+    [pairs, dst_grads]: [&mut [f32]; 2],
+) {
     let slope = a.options.slope;
     let mut means = [0.0f32; N];
     for (pair, coefficients) in pairs.chunks_exact(2 * stride).zip(coefficients.chunks_exact(stride)) {
@@ -183,14 +207,17 @@ fn scores_of<const N: usize>(
     let sources = a.sources(row);
     let (edge_pairs, loop_pair) = pairs.split_at_mut(sources.len() * 2 * stride);
     let entries = edge_pairs.chunks_exact_mut(2 * stride).zip(coefficients.chunks_exact(stride));
-    for ((pair, coefficients), &src) in entries.zip(sources) {
+    let slopes = |of_src: &[f32; N], term: [f32; N]| {
+        from_fn(|h| if of_src[h] + of_dst[h] + term[h] > 0.0 { 1.0 } else { slope })
+    };
+    for ((k, (pair, coefficients)), &src) in entries.enumerate().zip(sources) {
         let of_src: &[f32; N] = halves.src[src as usize * stride + head..].first_chunk().expect("a half for each head");
-        let slopes = from_fn(|h| if of_src[h] + of_dst[h] > 0.0 { 1.0 } else { slope });
+        let slopes = slopes(of_src, term(k));
         score::<N>(&slopes, &means, &coefficients[head..], &mut pair[head..], &mut sums);
     }
     if a.options.self_loops {
         let of_src: &[f32; N] = halves.src[row * stride + head..].first_chunk().expect("a half for each head");
-        let slopes = from_fn(|h| if of_src[h] + of_dst[h] > 0.0 { 1.0 } else { slope });
+        let slopes = slopes(of_src, term(sources.len()));
         score::<N>(&slopes, &means, &coefficients[sources.len() * stride + head..], &mut loop_pair[head..], &mut sums);
     }
     dst_grads[head..head + N].copy_from_slice(&sums);
@@ -302,7 +329,7 @@ unsafe fn sources_of<S: Simd>(
     [value_grads, src_grads, sums]: [&mut [f32]; 3],
 ) {
     let (heads, width, cols, self_loops) = (a.options.heads, a.options.width, a.cols(), a.options.self_loops);
-    let NodeInputs { inputs: Inputs { values, att_src, att_dst }, transposed, grad, pairs, dst_grads } = inputs;
+    let NodeInputs { inputs: Inputs { values, att_src, att_dst, .. }, transposed, grad, pairs, dst_grads } = inputs;
     let (of_src, of_dst) = sums.split_at_mut(cols);
     of_src.fill(0.0);
     of_dst.fill(0.0);

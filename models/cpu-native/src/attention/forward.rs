@@ -46,7 +46,8 @@ pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], 
     parallel::tasks(num_src.div_ceil(WORK), outputs, &|task, outputs| {
         halves(level, a, inputs, parallel::block(task, WORK, num_src), outputs);
     });
-    let inputs = RowInputs { values: inputs.values, halves: Halves { src: src_halves, dst: dst_halves } };
+    let halves = Halves { src: src_halves, dst: dst_halves, terms: inputs.terms };
+    let inputs = RowInputs { values: inputs.values, halves };
     let pieces = [Piece::Entry { self_loops: a.options.self_loops, each: heads }, Piece::Row(a.cols())];
     Parts::new(a.edges.indptr, WORK).run(pieces, [coefficients, out], &|part, outputs| {
         rows(level, a, inputs, part, outputs);
@@ -130,20 +131,42 @@ fn scores_of<const N: usize>(
     row: usize,
     out: &mut [f32],
 ) {
+    match halves.terms {
+        // Adding -0.0 changes no number, and costs nothing.
+        [] => scores_with([head, stride], a, halves, row, |_| [-0.0; N], out),
+        terms => {
+            let first = a.entry(row);
+            let term =
+                |k: usize| *terms[(first + k) * stride + head..].first_chunk::<N>().expect("a term for each head");
+            scores_with([head, stride], a, halves, row, term, out);
+        }
+    }
+}
+
+/// As [`scores_of`], with the terms of the scores of the row's entries.
+#[inline(always)]
+fn scores_with<const N: usize>(
+    [head, stride]: [usize; 2],
+    a: &Attention<'_>,
+    halves: Halves<'_>,
+    row: usize,
+    term: impl Fn(usize) -> [f32; N],
+    out: &mut [f32],
+) {
     let slope = a.options.slope;
     let of_dst: &[f32; N] = halves.dst[row * stride + head..].first_chunk().expect("a half for each head");
     let mut largest = [f32::NEG_INFINITY; N];
     let (sources, loops) = (a.sources(row), a.options.self_loops);
-    for (&src, out) in sources.iter().zip(out.chunks_exact_mut(stride)) {
+    for ((k, &src), out) in sources.iter().enumerate().zip(out.chunks_exact_mut(stride)) {
         let ignored = loops && src as usize == row;
         let of_src = halves.src[src as usize * stride + head..].first_chunk().expect("a half for each head");
         let out = out[head..].first_chunk_mut().expect("an element for each head");
-        score::<N>((of_src, of_dst), slope, ignored, &mut largest, out);
+        score::<N>((of_src, of_dst, term(k)), slope, ignored, &mut largest, out);
     }
     if loops {
         let of_src = halves.src[row * stride + head..].first_chunk().expect("a half for each head");
         let out = out[sources.len() * stride + head..].first_chunk_mut().expect("an element for each head");
-        score::<N>((of_src, of_dst), slope, false, &mut largest, out);
+        score::<N>((of_src, of_dst, term(sources.len())), slope, false, &mut largest, out);
     }
     for out in out.chunks_exact_mut(stride) {
         for (x, largest) in out[head..head + N].iter_mut().zip(&largest) {
@@ -155,14 +178,14 @@ fn scores_of<const N: usize>(
 /// Writes the scores of an entry; an ignored edge gets a coefficient of 0.
 #[inline(always)]
 fn score<const N: usize>(
-    (of_src, of_dst): (&[f32; N], &[f32; N]),
+    (of_src, of_dst, term): (&[f32; N], &[f32; N], [f32; N]),
     slope: f32,
     ignored: bool,
     largest: &mut [f32; N],
     out: &mut [f32; N],
 ) {
     for h in 0..N {
-        let x = of_src[h] + of_dst[h];
+        let x = of_src[h] + of_dst[h] + term[h];
         let x = if x > 0.0 { x } else { slope * x };
         let x = if ignored { f32::NEG_INFINITY } else { x };
         largest[h] = if x > largest[h] { x } else { largest[h] };

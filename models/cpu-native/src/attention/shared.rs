@@ -107,7 +107,7 @@ impl Attention<'_> {
 
     fn halves<'a>(&self, halves: &'a [f32]) -> Halves<'a> {
         let (src, dst) = halves.split_at(self.kept_lens()[1]);
-        Halves { src, dst }
+        Halves { src, dst, terms: &[] }
     }
 
     /// Writes the coefficients and the sums of a block of rows.

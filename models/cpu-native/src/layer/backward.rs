@@ -308,7 +308,7 @@ impl Layer {
             grad = all_heads_grad.read(num_dst * all);
         }
         let [att_src, att_dst] = self.ranges.attention_vectors(context.parameters);
-        let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst };
+        let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst, terms: &[] };
         let edges = adjacency.transposed();
         let transposed = Transposed { indptr: &edges.indptr, dst: &edges.rows, edge: &edges.edges };
         resize(vectors, 2 * all);

@@ -89,7 +89,8 @@ impl TypedLayer {
         let products = self.products.read(rows * columns);
         if let Some(attend) = &mut self.attend {
             let relations = groups.relations.list();
-            attend.forward(Parts { level, relations, weights: &self.weights, parameters, products });
+            let edges = (context.edge_features, &groups.edge_ids[..]);
+            attend.forward(Parts { level, relations, weights: &self.weights, parameters, products, edges });
         }
         let terms = self.attend.as_ref().map_or(products, |a| a.attended.read(groups.ends.len() * columns));
         let (sum, terms) = (groups.sum(), FeatureView::F32(terms));

@@ -65,6 +65,38 @@ pub(crate) fn dataset_by_type(classes: usize) -> Dataset {
     Dataset { features: None, features_by_type, ..dataset(1, classes) }
 }
 
+/// Widths of the features of each edge type of [`with_edge_features`].
+pub(crate) const EDGE_WIDTHS: [usize; 6] = [3, 0, 70, 0, 1, 2];
+/// Rows of the features of each edge type.
+const EDGE_ROWS: usize = 40;
+
+/// The dataset with features of the edges of some types, of one in f16: several edges of a type share a row.
+pub(crate) fn with_edge_features(dataset: Dataset) -> Dataset {
+    let mut random = Random(8);
+    let of_type = |width: usize| {
+        let values: Vec<f32> = (0..EDGE_ROWS * width).map(|_| random.unit()).collect();
+        match width {
+            0 => None,
+            2 => {
+                let values: Vec<half::f16> = values.into_iter().map(half::f16::from_f32).collect();
+                Some(FeatureMatrix::F16 { data: values.into(), dim: width })
+            }
+            _ => Some(FeatureMatrix::F32 { data: values.into(), dim: width }),
+        }
+    };
+    let features = EDGE_WIDTHS.map(of_type).to_vec();
+    let ids: Vec<u32> = (0..dataset.topology.num_edges()).map(|_| random.below(EDGE_ROWS) as u32).collect();
+    dataset.with_edge_features(ids, features).expect("features of the edges")
+}
+
+/// Gives the edges of a mini-batch random rows of the features of their types.
+pub(crate) fn add_edge_ids(batch: &mut HostBatch, seed: u64) {
+    let mut random = Random(seed + 31);
+    for block in &mut batch.blocks {
+        block.edge_ids = Some((0..block.num_edges()).map(|_| random.below(EDGE_ROWS) as u32).collect());
+    }
+}
+
 /// A mini-batch of random nodes of the graph, whose edges have random types that lead to their destinations.
 pub(crate) fn typed_batch(
     nodes: &[usize],

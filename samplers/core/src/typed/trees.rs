@@ -43,6 +43,14 @@ pub trait TreeRows {
     /// The graph cannot be read, or an in-neighbour does not exist.
     fn neighbors(&mut self, batch: BatchId, edges: &[u64], ends: &[u32], out: &mut Vec<u32>) -> Result<()>;
 
+    /// Sets the ids of a block's edges, which are those at the positions `edges` in the graph's indices, in the block's order; `None` where
+    /// the edges have no features.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read, or an id is no row of the features.
+    fn edge_ids(&mut self, edges: &[u64], block: &mut Block) -> Result<()>;
+
     /// Appends the in-degrees of nodes.
     ///
     /// # Errors
@@ -103,6 +111,11 @@ impl TreeRows for HostTrees<'_> {
                 check.result(batch)
             }
         }
+    }
+
+    fn edge_ids(&mut self, edges: &[u64], block: &mut Block) -> Result<()> {
+        of_edges(self.topology.edge_ids().map(|ids| &**ids), edges, &mut block.edge_ids);
+        Ok(())
     }
 
     fn degrees(&mut self, nodes: &[u32], out: &mut Vec<f32>) -> Result<()> {
@@ -170,8 +183,8 @@ struct Nodes {
 
 impl Trees {
     /// Samples the mini-batch `batch.id` of `seeds` from the graph of `rows` without the edges `excluded`: sets blocks, input nodes, trees,
-    /// degrees without weights, and the number of seeds. Of `topology`, draw keys and types are read; `all` is what it
-    /// has of each edge. `seed` is that of all randomness.
+    /// degrees without weights, and the number of seeds. Of `topology`, draw keys and types are read, and of `all` the weights.
+    /// `seed` is that of all randomness.
     ///
     /// # Errors
     ///
@@ -209,7 +222,8 @@ impl Trees {
             rows.begin(&found.nodes[first..])?;
             self.pick(rows, (topology, excluded), (settings, by, picks), &found, first..num_dst, block)?;
             rows.neighbors(batch.id, &self.edges, &block.indptr[first..], &mut block.indices)?;
-            self.relabel(all, &mut found, block);
+            rows.edge_ids(&self.edges, block)?;
+            self.relabel(all.weights, &mut found, block);
             block.num_src = found.nodes.len();
         }
         batch.num_seeds = seeds.len();
@@ -312,8 +326,8 @@ impl Trees {
         edges.extend(positions.iter().map(|&p| at(valid, p as usize) as u64));
     }
 
-    /// Replaces the neighbours of `block` by their local ids, and sets its weights and ids to those of the edges picked.
-    fn relabel(&mut self, all: EdgeArrays<'_>, found: &mut Nodes, block: &mut Block) {
+    /// Replaces the neighbours of `block` by their local ids, and sets its weights to those of the edges picked.
+    fn relabel(&mut self, weights: Option<&[f32]>, found: &mut Nodes, block: &mut Block) {
         let mut start = 0;
         for (row, &end) in block.indptr[1..].iter().enumerate() {
             let tree = found.trees[row];
@@ -322,8 +336,7 @@ impl Trees {
             }
             start = end as usize;
         }
-        of_edges(all.weights, &self.edges, &mut block.weights);
-        of_edges(all.ids, &self.edges, &mut block.edge_ids);
+        of_edges(weights, &self.edges, &mut block.weights);
     }
 
     /// The local id of a node of a tree, a new one at its first appearance.

@@ -115,7 +115,7 @@ fn prepare(
 ) -> Result<()> {
     let topology = &shared.dataset.topology;
     let weights = topology.weights().map(|w| &**w);
-    // Ids of edges are not read from disk.
+    // Blocks begin without ids, which are read from disk.
     let edges = EdgeArrays { weights, ids: None };
     let settings = shared.typed.as_ref().map(|typed| &typed.settings);
     settings.map_or(Ok(()), |settings| settings.check_epoch(batch.id))?;
@@ -175,7 +175,7 @@ impl HopSampler for Sampler<'_> {
         let typed = shared.typed.as_ref().map(|typed| &typed.settings);
         let nodes = &relabel.nodes()[first..];
         let counts = divide(&picks, typed, (nodes, located, first), excluded, scratch);
-        let edge_types = block.edge_types.take();
+        let (edge_types, ids) = (block.edge_types.take(), block.edge_ids.take());
         picks.begin(block, num_dst, counts.iter().copied())?;
         if typed.is_some() && topology.types().is_some() {
             scratch.edge_types(block.edge_types.insert(edge_types.unwrap_or_default()));
@@ -187,6 +187,7 @@ impl HopSampler for Sampler<'_> {
             excluded,
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
+            lists_edges: shared.files.edge_ids.is_some(),
         };
         let Hits { hits, misses } = pick(&picks, typed, rows, shared.caches.lists.as_ref(), scratch);
         shared.count(|counts| {
@@ -200,7 +201,8 @@ impl HopSampler for Sampler<'_> {
             scratch.fetches.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
         })?;
         relabel.locals(&mut block.indices);
-        Ok(())
+        block.edge_ids = ids;
+        shared.read_edge_ids(reader, &mut scratch.edges, block)
     }
 
     fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {

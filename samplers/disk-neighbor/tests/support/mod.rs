@@ -45,6 +45,15 @@ pub(crate) fn write(dataset: &Dataset, dir: &Path) {
     for (name, times) in [("node_times", topology.node_times()), ("edge_times", topology.edge_times())] {
         times.map_or(Ok(()), |times| writer.array(name, times, None)).expect("space on the disk");
     }
+    if let Some(ids) = topology.edge_ids() {
+        writer.array("edge_ids", ids, None).expect("space on the disk");
+    }
+    let is_typed = topology.types().is_some();
+    for (number, matrix) in dataset.edge_features.iter().enumerate() {
+        let Some(FeatureMatrix::F32 { data, dim }) = matrix else { continue };
+        let name = Meta::edge_features_of(is_typed.then_some(number));
+        writer.array(&name, data, Some(*dim)).expect("space on the disk");
+    }
     if let Some(rows) = &dataset.task_rows {
         writer.array("task_nodes", rows.nodes(), None).expect("space on the disk");
         writer.array("task_times", rows.times(), None).expect("space on the disk");

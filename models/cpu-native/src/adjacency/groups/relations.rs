@@ -15,6 +15,8 @@ pub(crate) struct Relation {
     /// The destinations, as rows of attention's output, and the sources, as rows of the transformed input.
     pub(crate) ends: Range<usize>,
     pub(crate) sources: Range<usize>,
+    /// The edges among those of all relations.
+    pub(crate) entries: Range<usize>,
     indptr: Vec<u32>,
     indices: Vec<u32>,
     transposed: TransposedEdges,
@@ -67,6 +69,7 @@ impl Relations {
             }
             (relation.edge_type, relation.ends) = (group.weight, group.rows.clone());
             relation.sources = first_source..sources.len();
+            relation.entries = first as usize..first as usize + relation.indices.len();
             group.rows = relation.sources.clone();
         }
         groups.indptr.clear();

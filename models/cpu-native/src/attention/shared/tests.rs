@@ -82,7 +82,7 @@ impl Case {
         let cols = heads * width;
         let values: Vec<f32> = x.chunks_exact(width).flat_map(|row| row.repeat(heads)).collect();
         let a = Attention::new(Edges { indptr: &self.indptr, indices: &self.indices, num_src: self.num_src }, options);
-        let inputs = Inputs { values: &values, att_src: &vectors[..cols], att_dst: &vectors[cols..] };
+        let inputs = Inputs { values: &values, att_src: &vectors[..cols], att_dst: &vectors[cols..], terms: &[] };
         let (mut kept, mut scratch) = (vec![0.0; a.kept_len()], vec![0.0; a.scratch_len()]);
         let (mut out, mut of_values, mut of_vectors) =
             (vec![0.0; grad.len()], vec![0.0; values.len()], vec![0.0; 2 * cols]);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use morphgl_graph_store::FeatureMatrix;
 use morphgl_model_core::LayerShape;
 use morphgl_platform::SimdLevel;
 
@@ -11,6 +12,10 @@ use crate::attention::{Attention, Grads, Inputs, Options};
 use crate::buffer::{Buffer, resize};
 use crate::epilogue::add_rows;
 use crate::parallel::{self, row_blocks};
+
+mod edges;
+
+use edges::EdgeTerms;
 
 /// Attention's heads, and the buffers of all relations, one after another.
 #[derive(Debug, Default)]
@@ -27,6 +32,7 @@ pub(super) struct Attend {
     scratch: Buffer,
     pub(super) product_grads: Buffer,
     vector_grads: Vec<f32>,
+    edges: EdgeTerms,
 }
 
 /// A layer's relations, its weights and the values of all parameters.
@@ -38,6 +44,8 @@ pub(super) struct Parts<'a> {
     pub(super) parameters: &'a [f32],
     /// The transformed rows of all sources.
     pub(super) products: &'a [f32],
+    /// The features of edges by edge type, and the row of each edge in those of its type.
+    pub(super) edges: (&'a [Option<FeatureMatrix>], &'a [u32]),
 }
 
 impl<'a> Parts<'a> {
@@ -45,10 +53,11 @@ impl<'a> Parts<'a> {
         Options { heads, width, slope: 0.2, self_loops: false, dropout: None, level: SimdLevel::current() }
     }
 
-    fn inputs(&self, relation: &Relation, all: usize) -> Inputs<'a> {
+    fn inputs(&self, relation: &Relation, all: usize, terms: &'a [f32]) -> Inputs<'a> {
         let [att_src, att_dst] =
             self.weights.attention(relation.edge_type).each_ref().map(|r| &self.parameters[r.clone()]);
-        Inputs { values: &self.products[relation.sources.start * all..relation.sources.end * all], att_src, att_dst }
+        let values = &self.products[relation.sources.start * all..relation.sources.end * all];
+        Inputs { values, att_src, att_dst, terms }
     }
 
     fn num_ends(&self) -> usize {
@@ -82,15 +91,19 @@ impl Attend {
     pub(super) fn forward(&mut self, parts: Parts<'_>) {
         let all = self.heads * self.head_dim;
         let [kept_len, _] = self.place(&parts);
+        self.edges.forward(&parts, self.heads);
+        let (heads, edges) = (self.heads, &self.edges);
         let (options, relations, starts) = (parts.options(self.heads, self.head_dim), parts.relations, &self.starts);
         let outputs = [self.kept.get(kept_len), self.attended.get(parts.num_ends() * all)];
         let starts = |at: usize| [starts[at][0], relations[at].ends.start * all];
         parallel::split(0..relations.len(), &starts, outputs, &|at, [kept, out]| {
-            relations[at].attention(options).forward(parts.inputs(&relations[at], all), kept, out);
+            let relation = &relations[at];
+            let inputs = parts.inputs(relation, all, edges.of(&parts, relation, heads));
+            relation.attention(options).forward(inputs, kept, out);
         });
     }
 
-    /// Writes the gradients of the products to `product_grads` and adds those of the attention vectors to `gradients`, from the
+    /// Writes the gradients of the products to `product_grads` and adds those of the attention vectors, and of what reads features of edges, to `gradients`, from the
     /// gradients of the destinations that `ends` names.
     pub(super) fn backward(&mut self, parts: Parts<'_>, (grads, ends): (&[f32], &[u32]), gradients: &mut [f32]) {
         let (heads, width, all) = (self.heads, self.head_dim, self.heads * self.head_dim);
@@ -116,11 +129,13 @@ impl Attend {
             self.product_grads.get(parts.num_sources() * all),
             &mut self.vector_grads[..],
         ];
+        let edges = &self.edges;
         let begin = |at: usize| [starts[at][1], relations[at].sources.start * all, 2 * all * at];
         parallel::split(0..relations.len(), &begin, outputs, &|at, [scratch, values, vectors]| {
             let (relation, (att_src, att_dst)) = (&relations[at], vectors.split_at_mut(all));
             let attention: Attention<'_> = relation.attention(options);
-            let (kept, inputs) = (&kept[starts[at][0]..][..attention.kept_len()], parts.inputs(relation, all));
+            let inputs = parts.inputs(relation, all, edges.of(&parts, relation, heads));
+            let kept = &kept[starts[at][0]..][..attention.kept_len()];
             let grad = &grad[relation.ends.start * all..relation.ends.end * all];
             let grads = Grads { values, att_src, att_dst };
             attention.backward((inputs, relation.transposed()), kept, grad, scratch, grads);
@@ -130,6 +145,11 @@ impl Attend {
             for (range, grad) in ranges.iter().zip(vectors.chunks_exact(all)) {
                 add_rows(parts.level, grad, &mut gradients[range.clone()]);
             }
+        }
+        for (relation, [_, start]) in relations.iter().zip(starts) {
+            let attention = relation.attention(options);
+            let scratch = &self.scratch.read(scratch_len)[*start..];
+            self.edges.backward((&parts, relation), (&attention, scratch), heads, gradients);
         }
     }
 }

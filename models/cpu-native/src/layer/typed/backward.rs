@@ -61,7 +61,8 @@ impl TypedLayer {
         let products = self.products.read(groups.num_rows() * columns);
         if let Some(attend) = &mut self.attend {
             let relations = groups.relations.list();
-            let parts = Parts { level, relations, weights: &self.weights, parameters, products };
+            let edges = (context.edge_features, &groups.edge_ids[..]);
+            let parts = Parts { level, relations, weights: &self.weights, parameters, products, edges };
             attend.backward(parts, (of_ends, ends), gradients);
         }
         let of_products = self.attend.as_ref().map(|a| a.product_grads.read(groups.num_rows() * columns));

@@ -41,6 +41,8 @@ pub(crate) struct Weights {
     biases: Vec<Vec<Range<usize>>>,
     /// The attention vectors of each edge type.
     attention: Vec<[Range<usize>; 2]>,
+    /// The vector of the edges' scores and the weight of their features, of each edge type whose features are read.
+    edges: Vec<Option<[Range<usize>; 2]>>,
 }
 
 impl Weights {
@@ -60,6 +62,9 @@ impl Weights {
         let edge_types = 0..types.edge_types().len();
         let by_depth = spec.kind == ModelKind::Rgcn;
         let (mut attention, mut own) = (Vec::new(), Vec::new());
+        let of_edges =
+            |e| (spec.edge_width(e) > 0).then(|| ["att_edge", "lin_edge.weight"].map(|name| of_type(e, name)));
+        let edges = edge_types.clone().map(of_edges).collect();
         let mut weights: Vec<Weight> = match spec.kind {
             ModelKind::Rgcn => {
                 own.push(Weight::Whole(get("root")));
@@ -83,7 +88,7 @@ impl Weights {
             _ => node_types.map(|node_type| leading(node_type).map(|e| of_type(e, bias)).collect()).collect(),
         };
         weights.extend(own);
-        Self { depth, width, by_depth, weights, biases, attention }
+        Self { depth, width, by_depth, weights, biases, attention, edges }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -98,6 +103,11 @@ impl Weights {
     /// The attention vectors of an edge type, of a model that attends.
     pub(crate) fn attention(&self, edge_type: usize) -> &[Range<usize>; 2] {
         &self.attention[edge_type]
+    }
+
+    /// The attention vector of an edge type's edges, and the weight of their features, where these are read.
+    pub(crate) fn edges(&self, edge_type: usize) -> Option<&[Range<usize>; 2]> {
+        self.edges[edge_type].as_ref()
     }
 
     /// A weight among the parameters, or made of them in `scratch`.
