@@ -20,5 +20,5 @@ fn the_sampler_conforms() {
 /// The walk-through of a sampler outside of the repository: its manifest and test are those of the document, its file is ours.
 #[test]
 fn the_sampler_of_the_walk_through_conforms_outside_of_the_workspace() {
-    outside::conforms("## A sampler\n", include_str!("../src/labor.rs"), "");
+    outside::conforms("## A sampler\n", include_str!("../src/labor.rs"));
 }

@@ -21,18 +21,10 @@ fn the_model_and_the_loss_conform() {
     check(&Subject { submitted: &models, ..Subject::new(&morphgl_training_cpu_burn::DESCRIPTION) });
 }
 
-/// The walk-through of a model, a loss and a score outside of the repository, and the binary that it links.
+/// The walk-through of a model, a loss and a score, outside of the repository.
 #[test]
-fn the_model_and_the_loss_conform_outside_of_the_workspace() {
-    let binary = outside::conforms("## A model, a loss and a score\n", include_str!("../src/gated.rs"), "morphgl");
-    let line = "train --model gated --loss focal --score worst-recall --epochs 2 --hidden 8 --threads 1 --profile-seconds 0.1 --json";
-    let output = Command::new(binary).args(line.split_whitespace()).output().expect("the binary starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
-    let model = &report["config"]["spec"]["model"];
-    assert_eq!((model["kind"].as_str(), model["loss"].as_str()), (Some("gated"), Some("focal")));
-    assert_eq!(report["epochs"].as_array().map(Vec::len), Some(2));
-    assert_eq!(report["score"], "worst-recall");
+fn the_model_and_the_loss_compile_outside_of_the_workspace() {
+    outside::compiles("## A model, a loss and a score\n", include_str!("../src/gated.rs"));
 }
 
 struct Morphgl {

@@ -30,7 +30,7 @@ fn within(value: f64, expected: f64, tolerance: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_group_is_never_worse_than_its_best_trainer_nor_better_than_the_bound(seed in any::<u64>(), n in 1usize..60) {

@@ -1,10 +1,11 @@
-//! A thousand random machines: with staleness allowed no plan is predicted slower than without.
+//! Random machines: with staleness allowed no plan is predicted slower than without. `MORPHGL_TEST_MACHINES` is their number; the
+//! published figures are of 1,000.
 #![allow(clippy::print_stdout, reason = "the figures are worth reading")]
 
 use crate::common::{CpuOnly, Random, TwoRoutes};
 use morphgl_plan::{Curve, Point, Problem, Seconds, SplitPoint, SplitProblem, layer_split, plan, simulate_split};
 
-const MACHINES: usize = 1_000;
+const MACHINES: usize = 300;
 const SEED: u64 = 11;
 const N: usize = 100;
 const RATIOS: [f64; 2] = [0.1, 0.4];
@@ -60,9 +61,10 @@ fn points(random: &mut Random, problems: Vec<Problem>) -> Vec<SplitPoint> {
 
 #[test]
 fn with_staleness_allowed_no_plan_is_slower() {
+    let number = std::env::var("MORPHGL_TEST_MACHINES").map_or(MACHINES, |n| n.parse().expect("a number of machines"));
     let mut random = Random(SEED);
     let (mut chosen, mut late, mut gains) = ([0; 2], 0, Vec::new());
-    for machine in 0..MACHINES {
+    for machine in 0..number {
         let on_cores = machine % 2;
         let (exact, given) = if on_cores == 1 { cores(&mut random) } else { two_routes(&mut random) };
         let points = points(&mut random, given);
@@ -97,13 +99,13 @@ fn with_staleness_allowed_no_plan_is_slower() {
     println!(
         "split on {chosen:?} of {} machines each (with a device, without), rows late on {late}; exact over split: median \
          {:.3}, 90th percentile {:.3}, most {:.3}",
-        MACHINES / 2,
+        number / 2,
         of(0.5),
         of(0.9),
         of(1.0)
     );
     // Both outcomes occur on both kinds of machine.
-    assert!(chosen.iter().all(|c| (50..490).contains(c)), "{chosen:?}");
+    assert!(chosen.iter().all(|c| (number / 20..49 * number / 100).contains(c)), "{chosen:?}");
 }
 
 /// The choice beside every pipeline on the cores by hand, of every pool and count of training threads.

@@ -11,7 +11,7 @@ use crate::common::{Random, quantiles};
 use morphgl_plan::{GroupPlan, group, plan};
 
 /// Machines where the environment names no number.
-const MACHINES: usize = 30;
+const MACHINES: usize = 20;
 const SEED: u64 = 31;
 const N: usize = 400;
 const KINDS: [Devices; 3] = [Devices::Alike, Devices::TwoKinds, Devices::AllDifferent];

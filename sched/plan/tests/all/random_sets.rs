@@ -10,7 +10,7 @@ use crate::common::{DEVICE, HOST, Random, TwoRoutes, check::check, quantiles};
 use morphgl_plan::{Policy, Strategy, bound, plan, simulate, timeline};
 
 /// Machines where the environment names no number.
-const MACHINES: usize = 1_000;
+const MACHINES: usize = 300;
 const SEED: u64 = 7;
 const N: usize = 1_179;
 /// Worst machines that are explained.

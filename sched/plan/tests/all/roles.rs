@@ -7,7 +7,7 @@ use morphgl_plan::{Linear, RolesPlan, RolesProblem, RolesReplay, RolesStep, Role
 use proptest::prelude::*;
 
 /// Machines where the environment names no number.
-const MACHINES: usize = 1_000;
+const MACHINES: usize = 300;
 const SEED: u64 = 23;
 const N: usize = 300;
 

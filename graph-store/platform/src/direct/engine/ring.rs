@@ -9,6 +9,9 @@ use super::{IoEngine, Method};
 use crate::Pages;
 use crate::direct::file::DirectFile;
 
+/// Reads per slot before the slots are registered, which faults in and pins every page of them: a reader of few reads is spared that.
+const READS_PER_SLOT: usize = 4;
+
 /// A ring and the buffers of its reads.
 pub(crate) struct Ring {
     // Dropped before the slots, and only after every read in flight has completed: see `Drop`.
@@ -20,6 +23,8 @@ pub(crate) struct Ring {
     files: Vec<Option<DirectFile>>,
     /// Whether the slots are registered: their pages stay pinned, so no read has to pin them again.
     registered: bool,
+    /// Reads until the slots are registered; `None` when that was tried.
+    reads_before: Option<usize>,
     /// Reads pushed and not yet submitted.
     queued: usize,
 }
@@ -42,16 +47,19 @@ impl Ring {
         }
         let slots = (0..depth).map(|_| Pages::zeroed(slot_bytes)).collect::<io::Result<Vec<Pages>>>()?;
         let files = (0..depth).map(|_| None).collect();
-        let mut ring = Self { ring, slots, files, registered: false, queued: 0 };
-        let vectors: Vec<libc::iovec> = ring
+        Ok(Self { ring, slots, files, registered: false, reads_before: Some(READS_PER_SLOT * depth), queued: 0 })
+    }
+
+    /// Registers the slots, reads in flight or not. Fails where the process may not pin so much memory; each read then pins its own
+    /// pages.
+    fn register(&mut self) {
+        let vectors: Vec<libc::iovec> = self
             .slots
             .iter_mut()
             .map(|slot| libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() })
             .collect();
         // SAFETY: the slots keep their addresses, and are dropped only after the ring (or the kernel keeps their pages).
-        // Registration fails where the process may not pin so much memory; each read then pins its own pages.
-        ring.registered = unsafe { ring.ring.submitter().register_buffers(&vectors) }.is_ok();
-        Ok(ring)
+        self.registered = unsafe { self.ring.submitter().register_buffers(&vectors) }.is_ok();
     }
 
     fn submit(&mut self, wait: usize) -> io::Result<()> {
@@ -77,6 +85,12 @@ impl IoEngine for Ring {
 
     fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize) {
         assert!(self.files[slot].is_none(), "slot {slot} is free");
+        if let Some(reads) = self.reads_before {
+            self.reads_before = reads.checked_sub(1);
+            if self.reads_before.is_none() {
+                self.register();
+            }
+        }
         let bytes = &mut self.slots[slot];
         assert!(len <= bytes.len(), "{len} bytes fit into a slot of {}", bytes.len());
         let (fd, len) = (types::Fd(file.file().as_raw_fd()), len as u32);

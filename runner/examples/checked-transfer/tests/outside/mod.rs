@@ -1,13 +1,28 @@
 //! The crates of `docs/add-an-operator.md`, built outside of the workspace.
+#![allow(dead_code, reason = "each test file uses one of them")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-/// Runs the test of the crate that a section of the document builds: manifest and test are those of the document, the file is `lib`.
-/// With `features`, for which the manifest has a binary, the binary's path is returned.
+/// Compiles the crate that a section of the document builds, and runs its test: manifest and test are those of the document, the file
+/// is `lib`.
 #[track_caller]
-pub(crate) fn conforms(section: &str, lib: &str, features: &str) -> PathBuf {
+pub(crate) fn conforms(section: &str, lib: &str) {
+    let out = cargo(section, lib, &["test", "--test", "conformance"]);
+    assert!(out.contains("1 passed"), "{out}");
+}
+
+/// Checks that the crate compiles, with its test and the binary that it links by its feature `morphgl`. The same file is linked and run
+/// inside of the workspace: outside, that would compile and link burn and the runner once more.
+#[track_caller]
+pub(crate) fn compiles(section: &str, lib: &str) {
+    cargo(section, lib, &["check", "--tests", "--bins", "--features", "morphgl"]);
+}
+
+/// Runs cargo on the crate of a section; what it prints.
+#[track_caller]
+fn cargo(section: &str, lib: &str, args: &[&str]) -> String {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().expect("the repository");
     let document = fs::read_to_string(repository.join("docs/add-an-operator.md")).expect("the document");
     let section = document.split_once(section).expect("its section").1.split("\n## ").next().expect("its text");
@@ -32,9 +47,7 @@ pub(crate) fn conforms(section: &str, lib: &str, features: &str) -> PathBuf {
     write("tests/conformance.rs", &code("rust\n", "fn conforms()"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["test", "--offline", "--quiet", "--test", "conformance", "--features", features])
-        .current_dir(dir.path());
+    cargo.args(args).args(["--offline", "--quiet"]).current_dir(dir.path());
     // Of the workspace's build, neither its target directory nor its flags.
     cargo.env("CARGO_TARGET_DIR", &target).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Compiled as fast as possible: the suite is small.
@@ -45,7 +58,6 @@ pub(crate) fn conforms(section: &str, lib: &str, features: &str) -> PathBuf {
     ]);
     let output = cargo.output().expect("cargo starts");
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
-    let name = manifest.split("[[bin]]\nname = \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a binary");
-    target.join("debug").join(name)
+    assert!(output.status.success(), "{out}\n{err}");
+    out
 }
