@@ -228,31 +228,35 @@ MORPHGL_KERNEL(train_loss_ranks)
 struct Score {
     double loss;
     uint32_t correct, count;
-    int32_t label;
+    int32_t label, end;
 
     __device__ __forceinline__ void add(const Score& other) {
         loss += other.loss;
         correct += other.correct;
         count += other.count;
         label = max(label, other.label);
+        end = max(end, other.end);
     }
 };
 
-// Score of the examples by one block of whole warps, in a fixed order. outcome: loss (a double), correct, count, largest
-// label. Opens the gate if the loss is finite, all labels are below `classes` and some example counts; else shuts it.
+// Score of the examples by one block of whole warps, in a fixed order. outcome: loss (a double), correct, count, largest label, largest
+// end of a pair. Opens the gate if the loss is finite, all labels are below `classes`, all ends below `seeds` and some example counts;
+// else shuts it.
 extern "C" __global__ void train_score(const double* losses, const uint32_t* marks, const int32_t* labels,
-                                       uint64_t* outcome, uint32_t* gate, uint32_t examples, uint32_t num_labels,
-                                       uint32_t classes) {
+                                       const int32_t* ends, uint64_t* outcome, uint32_t* gate, uint32_t examples,
+                                       uint32_t num_labels, uint32_t num_ends, uint32_t classes, uint32_t seeds) {
     __shared__ Score of_warps[WARP];
     const uint32_t lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
-    Score own = {0.0, 0, 0, -1};
+    Score own = {0.0, 0, 0, -1, -1};
     for (uint32_t i = threadIdx.x; i < examples; i += blockDim.x) {
-        own.add({losses[i], marks[i] & CORRECT ? 1u : 0u, marks[i] & COUNTED, -1});
+        own.add({losses[i], marks[i] & CORRECT ? 1u : 0u, marks[i] & COUNTED, -1, -1});
     }
     for (uint32_t i = threadIdx.x; i < num_labels; i += blockDim.x) own.label = max(own.label, labels[i]);
+    for (uint32_t i = threadIdx.x; i < num_ends; i += blockDim.x) own.end = max(own.end, ends[i]);
     for (uint32_t by = WARP / 2; by > 0; by /= 2) {
         own.add({__shfl_xor_sync(ALL_LANES, own.loss, (int)by), __shfl_xor_sync(ALL_LANES, own.correct, (int)by),
-                 __shfl_xor_sync(ALL_LANES, own.count, (int)by), __shfl_xor_sync(ALL_LANES, own.label, (int)by)});
+                 __shfl_xor_sync(ALL_LANES, own.count, (int)by), __shfl_xor_sync(ALL_LANES, own.label, (int)by),
+                 __shfl_xor_sync(ALL_LANES, own.end, (int)by)});
     }
     if (lane == 0) of_warps[threadIdx.x / WARP] = own;
     __syncthreads();
@@ -262,8 +266,9 @@ extern "C" __global__ void train_score(const double* losses, const uint32_t* mar
     outcome[1] = own.correct;
     outcome[2] = own.count;
     outcome[3] = own.label < 0 ? 0 : (uint64_t)own.label;
+    outcome[4] = own.end < 0 ? 0 : (uint64_t)own.end;
     if (!gate) return;
-    const bool good = own.loss - own.loss == 0.0 && own.label < (int32_t)classes && own.count > 0;
-    *gate = good ? 1u : 0u;
+    const bool below = own.label < (int32_t)classes && own.end < (int32_t)seeds;
+    *gate = own.loss - own.loss == 0.0 && below && own.count > 0 ? 1u : 0u;
 }
 MORPHGL_KERNEL(train_score)

@@ -39,19 +39,22 @@ __device__ __forceinline__ float hidden(const float* parts, const uint32_t* ends
     return a[2 * k] + b[2 * k + 1] + bias[k];
 }
 
-// The score of a pair by a hidden layer with ReLU and a last one of a single output. Adjacent lanes share a pair.
+// The outputs of a pair by a hidden layer with ReLU and a last one. Adjacent lanes share a pair.
 extern "C" __global__ void train_pair_scores_hidden(const float* __restrict__ parts, const float* __restrict__ bias,
                                                     const float* __restrict__ last, const float* __restrict__ last_bias,
                                                     const uint32_t* __restrict__ ends, float* __restrict__ scores,
-                                                    uint32_t pairs, uint32_t width) {
+                                                    uint32_t pairs, uint32_t width, uint32_t outputs) {
     const uint32_t pair = blockIdx.x * blockDim.y + threadIdx.y;
-    float sum = 0.0f;
-    for (uint32_t k = threadIdx.x; pair < pairs && k < width; k += blockDim.x) {
-        const float x = hidden(parts, ends, bias, pair, k, width);
-        sum += last[k] * (x < 0.0f ? 0.0f : x);
+    for (uint32_t o = 0; o < outputs; o++) {
+        const float* weights = last + (uint64_t)o * width;
+        float sum = 0.0f;
+        for (uint32_t k = threadIdx.x; pair < pairs && k < width; k += blockDim.x) {
+            const float x = hidden(parts, ends, bias, pair, k, width);
+            sum += weights[k] * (x < 0.0f ? 0.0f : x);
+        }
+        for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, (int)by);
+        if (pair < pairs && threadIdx.x == 0) scores[(uint64_t)pair * outputs + o] = sum + last_bias[o];
     }
-    for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, (int)by);
-    if (pair < pairs && threadIdx.x == 0) scores[pair] = sum + *last_bias;
 }
 MORPHGL_KERNEL(train_pair_scores_hidden)
 
@@ -82,19 +85,22 @@ extern "C" __global__ void train_pair_products(const float* __restrict__ z, cons
 }
 MORPHGL_KERNEL(train_pair_products)
 
-// Gradient by the seeds' parts in the hidden layer, alternately as a source and as a destination. A thread has one element of a seed.
+// Gradient by the seeds' parts in the hidden layer, alternately as a source and as a destination; a pair has `outputs` slopes. A thread
+// has one element of a seed.
 extern "C" __global__ void train_pair_hidden_gradient(const float* __restrict__ parts, const float* __restrict__ bias,
                                                       const float* __restrict__ last, const uint32_t* __restrict__ ends,
                                                       const float* __restrict__ slopes, const uint32_t* __restrict__ indptr,
                                                       const uint32_t* __restrict__ sorted, float* __restrict__ out,
-                                                      uint32_t seeds, uint32_t width) {
+                                                      uint32_t seeds, uint32_t width, uint32_t outputs) {
     const uint32_t k = blockIdx.y * blockDim.x + threadIdx.x, seed = blockIdx.x * blockDim.y + threadIdx.y;
     if (k >= width || seed >= seeds) return;
     float source = 0.0f, destination = 0.0f;
     for (uint32_t i = indptr[seed]; i < indptr[seed + 1]; i++) {
         const uint32_t end = sorted[i];
         if (!(hidden(parts, ends, bias, end / 2, k, width) > 0.0f)) continue;
-        const float slope = slopes[end / 2] * last[k];
+        const float* of_pair = slopes + (uint64_t)(end / 2) * outputs;
+        float slope = 0.0f;
+        for (uint32_t o = 0; o < outputs; o++) slope += of_pair[o] * last[(uint64_t)o * width + k];
         if (end & 1u) {
             destination += slope;
         } else {
@@ -106,16 +112,16 @@ extern "C" __global__ void train_pair_hidden_gradient(const float* __restrict__ 
 }
 MORPHGL_KERNEL(train_pair_hidden_gradient)
 
-// Terms of the gradient by the last layer's weight: a row per pair.
-extern "C" __global__ void train_pair_hidden_products(const float* __restrict__ parts, const float* __restrict__ bias,
-                                                      const uint32_t* __restrict__ ends, const float* __restrict__ slopes,
-                                                      float* __restrict__ out, uint32_t pairs, uint32_t width) {
+// Output of the hidden layer: a row per pair.
+extern "C" __global__ void train_pair_hidden(const float* __restrict__ parts, const float* __restrict__ bias,
+                                             const uint32_t* __restrict__ ends, float* __restrict__ out, uint32_t pairs,
+                                             uint32_t width) {
     const uint32_t k = blockIdx.y * blockDim.x + threadIdx.x, pair = blockIdx.x * blockDim.y + threadIdx.y;
     if (k >= width || pair >= pairs) return;
     const float x = hidden(parts, ends, bias, pair, k, width);
-    out[(uint64_t)pair * width + k] = slopes[pair] * (x < 0.0f ? 0.0f : x);
+    out[(uint64_t)pair * width + k] = x < 0.0f ? 0.0f : x;
 }
-MORPHGL_KERNEL(train_pair_hidden_products)
+MORPHGL_KERNEL(train_pair_hidden)
 
 // Every second element, from the first on.
 extern "C" __global__ void train_every_second(const float* x, float* out, uint32_t len) {

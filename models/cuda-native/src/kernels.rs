@@ -58,6 +58,6 @@ kernels! {
     }
     PAIRS = "kernels/pairs.cu" {
         train_pair_ends, train_pair_scores, train_pair_scores_hidden, train_pair_gradient, train_pair_products,
-        train_pair_hidden_gradient, train_pair_hidden_products, train_every_second,
+        train_pair_hidden_gradient, train_pair_hidden, train_every_second,
     }
 }

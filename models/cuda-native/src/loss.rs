@@ -1,6 +1,6 @@
 //! Loss and score of a mini-batch's seeds, or of its pairs.
 
-use morphgl_cuda::{Argument, Buffer, CudaBatch, Event, Floats, Pinned, Shape, Stream};
+use morphgl_cuda::{Buffer, CudaBatch, Event, Floats, Pinned, Shape, Stream};
 use morphgl_model_core::{LossKind, ModelSpec, Task, check_loss};
 use morphgl_registry::{BatchId, Error, Handle, Result, Score};
 
@@ -8,7 +8,7 @@ use crate::KEY;
 use crate::arena::Region;
 use crate::edges::zero;
 use crate::forward::Pass;
-use crate::gpu::{Gpu, KernelArgument, arguments, each, rows_by_lanes};
+use crate::gpu::{Gpu, arguments, each, rows_by_lanes};
 use crate::pairs::Pairs;
 use crate::state::State;
 
@@ -37,15 +37,6 @@ pub(crate) enum Loss {
     },
 }
 
-/// What the seeds are to be predicted to be, in device memory.
-#[derive(Debug, Clone, Copy)]
-enum Labels<'a> {
-    Classes(&'a Buffer<i32>),
-    /// Ends of pairs, which are to be seeds.
-    Ends(Region),
-    None,
-}
-
 impl Loss {
     /// The loss of a valid model.
     pub(crate) fn new(stream: &Stream, model: &ModelSpec) -> Result<Self> {
@@ -70,10 +61,29 @@ impl Loss {
             }
         })
     }
+
+    /// The classes that it reads of a mini-batch.
+    fn labels<'a>(&self, batch: &'a CudaBatch) -> Option<&'a Buffer<i32>> {
+        matches!(self, Loss::CrossEntropy | Loss::Smoothed { .. }).then_some(&batch.labels)
+    }
 }
 
-/// Scores the outputs of a mini-batch's seeds into the state's outcome. If `gradient` is given, writes the gradient of the summed loss
-/// with respect to the outputs, and to the parameters of a decoder, and opens or shuts the gate.
+/// Two words of loss and a mark of each example.
+#[derive(Debug, Clone, Copy)]
+struct Examples {
+    count: usize,
+    losses: Region,
+    marks: Region,
+}
+
+impl Examples {
+    fn new(gpu: &mut Gpu, count: usize) -> Result<Self> {
+        Ok(Self { count, losses: gpu.take(2 * count)?, marks: gpu.take(count)? })
+    }
+}
+
+/// Scores the outputs of a mini-batch's seeds, or of its pairs, into the state's outcome. If `gradient` is given, writes the gradient of
+/// the summed loss with respect to the outputs of seeds, and to the parameters of a decoder, and opens or shuts the gate.
 pub(crate) fn score(
     pass: &mut Pass<'_, '_>,
     (state, loss): (&State, &Loss),
@@ -81,103 +91,117 @@ pub(crate) fn score(
     outputs: Region,
     gradient: Option<Region>,
 ) -> Result<()> {
-    let (count, width) = (batch.num_seeds, pass.model.spec.num_classes);
-    assert!(outputs.len() >= count * width, "outputs of each seed");
-    assert!(gradient.is_none_or(|g| g.len() >= count * width), "one gradient per output");
-    if let Loss::Pairs { .. } | Loss::Ranks { .. } = loss {
-        return score_pairs(pass, (state, loss), batch, outputs, gradient);
+    let (model, seeds) = (pass.model.spec, batch.num_seeds);
+    assert!(outputs.len() >= seeds * model.num_classes, "outputs of each seed");
+    assert!(gradient.is_none_or(|g| g.len() >= seeds * model.num_classes), "one gradient per output");
+    let (width, bounds) = (model.target_width(), Bounds::of(model, batch));
+    if !model.learns_pairs() {
+        let examples = score_rows(pass.gpu, loss, batch, (outputs, [seeds, width]), gradient)?;
+        return finish(pass.gpu, state, (examples, bounds), (loss.labels(batch), None), gradient.is_some());
     }
-    let gpu = &mut *pass.gpu;
-    let (losses, marks) = (gpu.take(2 * count)?, gpu.take(count)?);
-    let (shape, labels, values) = (rows_by_lanes(count, width), &batch.labels, &batch.targets.values);
-    let reads_labels = !matches!(loss, Loss::Values { .. });
-    assert!(!reads_labels || labels.len() >= count, "a label per seed");
-    match loss {
-        Loss::Values { kind, setting } => {
-            assert!(values.len() >= count * width, "a target per output");
-            let arguments = arguments![gpu, outputs, values, gradient, losses, marks, count, width, *kind, *setting];
-            // SAFETY: the kernel's arguments; a seed has outputs, as many targets, two words of loss and a mark; warps are whole.
-            unsafe { gpu.launch(&gpu.kernels.train_loss_values, shape, arguments) }?;
-            return finish(gpu, state, [losses, marks], (count, Labels::None, width), gradient.is_some());
-        }
-        Loss::Smoothed { smoothing, weights } => {
-            assert!(weights.as_ref().is_none_or(|w| w.len() == width), "a weight per class");
-            let weights = weights.as_ref().map(Floats::from);
-            let arguments =
-                arguments![gpu, outputs, labels, weights, gradient, losses, marks, count, width, *smoothing];
-            // SAFETY: the kernel's arguments; a seed has outputs, a label, two words of loss and a mark; a class has a weight; warps are whole.
-            unsafe { gpu.launch(&gpu.kernels.train_loss_smoothed, shape, arguments) }?;
-        }
-        _ => {
-            let arguments = arguments![gpu, outputs, labels, gradient, losses, marks, count, width];
-            // SAFETY: the kernel's arguments; a seed has outputs, a label, two words of loss and a mark; warps are whole.
-            unsafe { gpu.launch(&gpu.kernels.train_loss, shape, arguments) }?;
-        }
-    }
-    finish(gpu, state, [losses, marks], (count, Labels::Classes(labels), width), gradient.is_some())
-}
-
-/// As [`score`], of the mini-batch's pairs.
-fn score_pairs(
-    pass: &mut Pass<'_, '_>,
-    (state, loss): (&State, &Loss),
-    batch: &CudaBatch,
-    embeddings: Region,
-    gradient: Option<Region>,
-) -> Result<()> {
     let of_batch = batch.pairs.as_ref().expect("the mini-batch was checked");
-    let mut pairs = Pairs::new(pass, of_batch, (embeddings, batch.num_seeds))?;
-    let (count, positives) = (pairs.count, of_batch.num_positives);
+    let mut pairs = Pairs::new(pass, of_batch, (outputs, seeds))?;
     pairs.score(pass)?;
     let gpu = &mut *pass.gpu;
-    let slopes = gradient.map(|_| gpu.take(count)).transpose()?;
-    let (losses, marks) = (gpu.take(2 * count)?, gpu.take(count)?);
-    let examples = match loss {
-        Loss::Ranks { kind, margin } => {
-            let negatives = count.saturating_sub(positives).checked_div(positives).unwrap_or(0);
-            let ranked = positives * (1 + negatives);
-            if let Some(slopes) = slopes.filter(|_| ranked < count) {
-                zero(gpu, slopes.from(ranked, count - ranked))?;
-            }
-            let arguments = arguments![gpu, pairs.scores, slopes, losses, marks, positives, negatives, *kind, *margin];
-            // SAFETY: the kernel's arguments; a pair has a score, a slope, two words of loss and a mark; all negatives are pairs; warps are
-            // whole.
-            unsafe { gpu.launch(&gpu.kernels.train_loss_ranks, rows_by_lanes(positives, negatives), arguments) }?;
-            positives
-        }
-        Loss::Pairs { positive_weight } => {
-            let arguments = arguments![gpu, pairs.scores, slopes, losses, marks, count, positives, *positive_weight];
-            // SAFETY: the kernel's arguments; a pair has a score, a slope, two words of loss and a mark.
-            unsafe { gpu.launch(&gpu.kernels.train_loss_pairs, each(count), arguments) }?;
-            count
-        }
-        _ => unreachable!("a loss of nodes"),
+    let slopes = gradient.map(|_| gpu.take(pairs.scores.len())).transpose()?;
+    let examples = match model.learns_edges() {
+        true => score_rows(gpu, loss, batch, (pairs.scores, [pairs.count, width]), slopes)?,
+        false => score_links(gpu, loss, &pairs, of_batch.num_positives, slopes)?,
     };
-    let labels = Labels::Ends(pairs.largest);
-    finish(gpu, state, [losses, marks], (examples, labels, batch.num_seeds), gradient.is_some())?;
+    let checked = (loss.labels(batch), Some(pairs.largest));
+    finish(gpu, state, (examples, bounds), checked, gradient.is_some())?;
     match (slopes, gradient) {
         (Some(slopes), Some(gradient)) => pairs.backward(pass, slopes, gradient),
         _ => Ok(()),
     }
 }
 
-/// Sums the examples' losses and marks into the outcome; labels are to be below `classes`.
+/// Scores rows of outputs, of seeds or of pairs, against the mini-batch's labels or values.
+fn score_rows(
+    gpu: &mut Gpu,
+    loss: &Loss,
+    batch: &CudaBatch,
+    (outputs, [count, width]): (Region, [usize; 2]),
+    gradient: Option<Region>,
+) -> Result<Examples> {
+    let examples = Examples::new(gpu, count)?;
+    let Examples { losses, marks, .. } = examples;
+    let (shape, labels, values) = (rows_by_lanes(count, width), &batch.labels, &batch.targets.values);
+    assert!(loss.labels(batch).is_none_or(|labels| labels.len() >= count), "a label per row");
+    match loss {
+        Loss::Values { kind, setting } => {
+            assert!(values.len() >= count * width, "a target per output");
+            let arguments = arguments![gpu, outputs, values, gradient, losses, marks, count, width, *kind, *setting];
+            // SAFETY: the kernel's arguments; a row has outputs, as many targets, two words of loss and a mark; warps are whole.
+            unsafe { gpu.launch(&gpu.kernels.train_loss_values, shape, arguments) }?;
+        }
+        Loss::Smoothed { smoothing, weights } => {
+            assert!(weights.as_ref().is_none_or(|w| w.len() == width), "a weight per class");
+            let weights = weights.as_ref().map(Floats::from);
+            let arguments =
+                arguments![gpu, outputs, labels, weights, gradient, losses, marks, count, width, *smoothing];
+            // SAFETY: the kernel's arguments; a row has outputs, a label, two words of loss and a mark; a class has a weight; warps are whole.
+            unsafe { gpu.launch(&gpu.kernels.train_loss_smoothed, shape, arguments) }?;
+        }
+        Loss::CrossEntropy => {
+            let arguments = arguments![gpu, outputs, labels, gradient, losses, marks, count, width];
+            // SAFETY: the kernel's arguments; a row has outputs, a label, two words of loss and a mark; warps are whole.
+            unsafe { gpu.launch(&gpu.kernels.train_loss, shape, arguments) }?;
+        }
+        Loss::Pairs { .. } | Loss::Ranks { .. } => unreachable!("a loss of links"),
+    }
+    Ok(examples)
+}
+
+/// Scores pairs, of which so many exist.
+fn score_links(
+    gpu: &mut Gpu,
+    loss: &Loss,
+    pairs: &Pairs,
+    positives: usize,
+    slopes: Option<Region>,
+) -> Result<Examples> {
+    let (count, scores) = (pairs.count, pairs.scores);
+    // Of a ranking loss the positives alone are examples.
+    let all = Examples::new(gpu, count)?;
+    let Examples { losses, marks, .. } = all;
+    match loss {
+        Loss::Ranks { kind, margin } => {
+            let negatives = count.saturating_sub(positives).checked_div(positives).unwrap_or(0);
+            let ranked = positives * (1 + negatives);
+            if let Some(slopes) = slopes.filter(|_| ranked < count) {
+                zero(gpu, slopes.from(ranked, count - ranked))?;
+            }
+            let arguments = arguments![gpu, scores, slopes, losses, marks, positives, negatives, *kind, *margin];
+            // SAFETY: the kernel's arguments; a pair has a score, a slope, two words of loss and a mark; all negatives are pairs; warps are
+            // whole.
+            unsafe { gpu.launch(&gpu.kernels.train_loss_ranks, rows_by_lanes(positives, negatives), arguments) }?;
+            Ok(Examples { count: positives, ..all })
+        }
+        Loss::Pairs { positive_weight } => {
+            let arguments = arguments![gpu, scores, slopes, losses, marks, count, positives, *positive_weight];
+            // SAFETY: the kernel's arguments; a pair has a score, a slope, two words of loss and a mark.
+            unsafe { gpu.launch(&gpu.kernels.train_loss_pairs, each(count), arguments) }?;
+            Ok(all)
+        }
+        _ => unreachable!("a loss of nodes or edges"),
+    }
+}
+
+/// Sums the examples' losses and marks into the outcome; labels and ends of pairs, as they are given, are to be within the bounds.
 fn finish(
     gpu: &Gpu,
     state: &State,
-    [losses, marks]: [Region; 2],
-    (examples, labels, classes): (usize, Labels<'_>, usize),
+    (Examples { count, losses, marks }, Bounds { classes, seeds, .. }): (Examples, Bounds),
+    (labels, ends): (Option<&Buffer<i32>>, Option<Region>),
     trains: bool,
 ) -> Result<()> {
-    let threads = examples.div_ceil(4).next_power_of_two().clamp(32, 256);
+    let threads = count.div_ceil(4).next_power_of_two().clamp(32, 256);
     let (outcome, gate) = (&state.outcome, trains.then_some(&state.gate));
-    let (labels, num_labels) = match labels {
-        Labels::Classes(labels) => (labels.into(), examples),
-        Labels::Ends(ends) => (ends.resolve(gpu), ends.len()),
-        Labels::None => (Argument::NULL, 0),
-    };
-    let arguments = arguments![gpu, losses, marks, labels, outcome, gate, examples, num_labels, classes];
-    // SAFETY: the kernel's arguments, as many labels as said; a block of whole warps, 32 at most.
+    let (num_labels, num_ends) = (labels.map_or(0, |_| count), ends.map_or(0, Region::len));
+    let arguments =
+        arguments![gpu, losses, marks, labels, ends, outcome, gate, count, num_labels, num_ends, classes, seeds];
+    // SAFETY: the kernel's arguments, as many labels and ends as said; a block of whole warps, 32 at most.
     unsafe { gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32), arguments) }
 }
 
@@ -185,15 +209,15 @@ fn finish(
 pub(crate) fn outcome(
     gpu: &Gpu,
     state: &State,
-    (id, bound, trains): (BatchId, Bound, bool),
+    (id, bounds, trains): (BatchId, Bounds, bool),
     start: Event,
 ) -> Result<Handle<Score>> {
     let mut words = Pinned::<u64>::new(gpu.stream.device(), state.outcome.len())?;
     gpu.stream.copy(&state.outcome, 0..words.len(), &mut words, 0)?;
     let end = gpu.stream.record(true)?;
     Ok(morphgl_cuda::pending(start, end, move || {
-        let [loss, correct, count, label] = [words[0], words[1], words[2], words[3]];
-        if let Some(what) = bound.exceeded(label) {
+        let [loss, correct, count, label, end] = [words[0], words[1], words[2], words[3], words[4]];
+        if let Some(what) = bounds.exceeded(label, end) {
             return Err(Error::setting(format!("{KEY}, {id}"), what));
         }
         let score = Score { loss_sum: f64::from_bits(loss), correct, count };
@@ -204,34 +228,29 @@ pub(crate) fn outcome(
     }))
 }
 
-/// What the largest label of a mini-batch has to be below.
+/// What the labels and the ends of pairs of a mini-batch have to be below.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Bound {
-    Classes(usize),
-    /// Of ends of pairs.
-    Seeds(usize),
+pub(crate) struct Bounds {
+    classes: usize,
+    seeds: usize,
+    /// What a label is of.
+    example: &'static str,
 }
 
-impl Bound {
-    /// Of a model's labels in a mini-batch.
+impl Bounds {
+    /// Of a model's mini-batch.
     pub(crate) fn of(model: &ModelSpec, batch: &CudaBatch) -> Self {
-        match model.task {
-            Task::Link => Bound::Seeds(batch.num_seeds),
-            _ => Bound::Classes(model.num_classes),
-        }
+        let example = if model.learns_edges() { "pair" } else { "seed" };
+        Self { classes: model.target_width(), seeds: batch.num_seeds, example }
     }
 
-    /// What is wrong with the largest label.
-    fn exceeded(self, label: u64) -> Option<String> {
-        match self {
-            Bound::Classes(classes) if label >= classes as u64 => {
-                Some(format!("it has a seed of class {label}, the model has {classes} classes"))
-            }
-            // Without pairs the largest end is 0, whether there are seeds or not.
-            Bound::Seeds(seeds) if label > 0 && label >= seeds as u64 => {
-                Some(format!("it has a pair of seed {label}, there are {seeds}; batch it again"))
-            }
-            _ => None,
+    /// What is wrong with the largest label or end; they are 0 where there are none.
+    fn exceeded(self, label: u64, end: u64) -> Option<String> {
+        let Self { classes, seeds, example } = self;
+        if end > 0 && end >= seeds as u64 {
+            return Some(format!("it has a pair of seed {end}, there are {seeds}; batch it again"));
         }
+        (label >= classes as u64)
+            .then(|| format!("it has a {example} of class {label}, the model has {classes} classes"))
     }
 }

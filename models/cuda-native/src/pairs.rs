@@ -1,4 +1,4 @@
-//! Scores of pairs by the embeddings of their ends, forward and backward.
+//! Outputs of pairs by the embeddings of their ends, forward and backward.
 
 use morphgl_cuda::{CudaPairs, Floats};
 use morphgl_model_core::Decoder;
@@ -15,6 +15,9 @@ use crate::transpose::{BLOCKS, sort_by_source};
 pub(crate) struct Pairs {
     /// Number of pairs.
     pub(crate) count: usize,
+    /// Outputs of each pair: one of links, of edges as many as are learned.
+    outputs: usize,
+    /// `[pairs, outputs]`.
     pub(crate) scores: Region,
     /// Source and destination of each pair, all of them seeds.
     ends: Region,
@@ -32,6 +35,7 @@ struct Hidden<'a> {
     /// `[d, 2d]`, which is read as `[2d, d]`: a row of it is alternately of sources and of destinations.
     weight: Floats<'a>,
     bias: Floats<'a>,
+    /// `[outputs, d]`.
     last: Floats<'a>,
     last_bias: Floats<'a>,
 }
@@ -60,13 +64,14 @@ impl Pairs {
         let arguments = arguments![gpu, &pairs.ends, checked, largest, ends, seeds];
         // SAFETY: the kernel's arguments, each of so many words.
         unsafe { gpu.launch(&gpu.kernels.train_pair_ends, each(ends), arguments) }?;
-        let (count, scores) = (ends / 2, gpu.take(ends / 2)?);
-        Ok(Self { count, scores, ends: checked, largest, embeddings, seeds, parts: None })
+        let (count, outputs) = (ends / 2, pass.model.spec.edge_outputs.max(1));
+        let scores = gpu.take(count * outputs)?;
+        Ok(Self { count, outputs, scores, ends: checked, largest, embeddings, seeds, parts: None })
     }
 
     /// Scores the pairs.
     pub(crate) fn score(&mut self, pass: &mut Pass<'_, '_>) -> Result<()> {
-        let Self { count, scores, ends, embeddings, seeds, .. } = *self;
+        let Self { count, outputs, scores, ends, embeddings, seeds, .. } = *self;
         let (gpu, model) = (&mut *pass.gpu, pass.model);
         let (width, shape) = (model.spec.num_classes, rows_by_lanes(count, model.spec.num_classes));
         if model.spec.decoder == Decoder::Mlp {
@@ -74,10 +79,11 @@ impl Pairs {
             let parts = gpu.take(seeds * 2 * width)?;
             self.parts = Some(parts);
             gpu.linear([seeds, 2 * width, width], embeddings, weight, parts, false)?;
-            let arguments = arguments![gpu, parts, bias, last, last_bias, ends, scores, count, width];
-            // SAFETY: the kernel's arguments; ends are seeds, each of which has its parts; warps are whole.
+            let arguments = arguments![gpu, parts, bias, last, last_bias, ends, scores, count, width, outputs];
+            // SAFETY: the kernel's arguments; ends are seeds, each of which has its parts; a pair has its outputs; warps are whole.
             return unsafe { gpu.launch(&gpu.kernels.train_pair_scores_hidden, shape, arguments) };
         }
+        assert!(outputs == 1, "a dot product is one output");
         let weights = self.relation(pass);
         let gpu = &mut *pass.gpu;
         let arguments = arguments![gpu, embeddings, weights, ends, scores, count, width];
@@ -125,20 +131,21 @@ impl Pairs {
         slopes: Region,
         out: Region,
     ) -> Result<()> {
-        let Self { count, ends, embeddings, seeds, .. } = *self;
+        let Self { count, outputs, ends, embeddings, seeds, .. } = *self;
         let (gpu, model) = (&mut *pass.gpu, pass.model);
         let width = model.spec.num_classes;
         let Hidden { weight, bias, last, .. } = Hidden::of(|name| model.get(name));
         let gradients = Hidden::of(|name| model.gradient(name));
-        let (by_parts, products, sums) = (gpu.take(parts.len())?, gpu.take(count * width)?, gpu.take(2 * width)?);
-        let arguments = arguments![gpu, parts, bias, last, ends, slopes, indptr, sorted, by_parts, seeds, width];
-        // SAFETY: the kernel's arguments; a seed has its parts, their gradient, and the ends between its offsets.
+        let (by_parts, hidden, sums) = (gpu.take(parts.len())?, gpu.take(count * width)?, gpu.take(2 * width)?);
+        let arguments =
+            arguments![gpu, parts, bias, last, ends, slopes, indptr, sorted, by_parts, seeds, width, outputs];
+        // SAFETY: the kernel's arguments; a seed has its parts, their gradient, and the ends between its offsets; a pair has its slopes.
         unsafe { gpu.launch(&gpu.kernels.train_pair_hidden_gradient, rows_by_units(seeds, width), arguments) }?;
-        let arguments = arguments![gpu, parts, bias, ends, slopes, products, count, width];
-        // SAFETY: the kernel's arguments; a pair has a row of products.
-        unsafe { gpu.launch(&gpu.kernels.train_pair_hidden_products, rows_by_units(count, width), arguments) }?;
-        column_sums(gpu, products, width, Factors::default(), gradients.last)?;
-        column_sums(gpu, slopes, 1, Factors::default(), gradients.last_bias)?;
+        let arguments = arguments![gpu, parts, bias, ends, hidden, count, width];
+        // SAFETY: the kernel's arguments; a pair has a row of the hidden layer.
+        unsafe { gpu.launch(&gpu.kernels.train_pair_hidden, rows_by_units(count, width), arguments) }?;
+        gpu.linear_weight([count, outputs, width], slopes, hidden, gradients.last, false)?;
+        column_sums(gpu, slopes, outputs, Factors::default(), gradients.last_bias)?;
         // Each pair adds to the bias what it adds to its source's part.
         column_sums(gpu, by_parts, 2 * width, Factors::default(), sums)?;
         let arguments = arguments![gpu, sums, gradients.bias, width];

@@ -56,7 +56,7 @@ impl State {
             batch_gradients: zeros(layout.num_dense)?,
             moments: [moment(0)?, moment(1)?],
             counters,
-            outcome: Buffer::new(stream, 4)?,
+            outcome: Buffer::new(stream, 5)?,
             gate: Buffer::new(stream, 1)?,
             constants: Buffer::of(stream, &constants(optimizer))?,
             squares: Buffer::new(stream, SQUARES)?,

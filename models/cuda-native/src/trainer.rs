@@ -28,7 +28,7 @@ use crate::infer::{LIMITS, first_layer, infer};
 use crate::input::Input;
 use crate::inputs::{Computed, TypedInputs};
 use crate::layout::{Layout, Model};
-use crate::loss::{Bound, Loss, outcome, score};
+use crate::loss::{Bounds, Loss, outcome, score};
 use crate::state::{State, upload};
 use crate::transpose::Block;
 
@@ -106,11 +106,6 @@ impl CudaNative {
         refuse_models(&spec.model)?;
         refuse_relations(&spec.model, "train on the CPU, or leave --training out")?;
         check_model(context, &spec)?;
-        if spec.model.learns_edges() {
-            let what =
-                "it trains on nodes and links, not on labels of edges; train on the CPU, or leave --training out";
-            return Err(Error::setting(KEY, what));
-        }
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
         let draw_keys = draw_keys.map(|keys| Buffer::of(&gpu.stream, keys)).transpose()?;
@@ -185,10 +180,10 @@ impl CudaNative {
         let (input, computed) = input(&mut pass, inputs, &groups, (stored, rows))?;
         let mut layers = forward(&mut pass, (batch, &groups), given, input)?;
         let last = layers.last().expect("a model has a layer").output;
-        let bound = Bound::of(model, batch);
+        let bounds = Bounds::of(model, batch);
         if !trains {
             score(&mut pass, (state, loss), batch, last.region, None)?;
-            return outcome(pass.gpu, state, (batch.id, bound, false), start);
+            return outcome(pass.gpu, state, (batch.id, bounds, false), start);
         }
         let mut gradient = pass.gpu.take(last.region.len())?;
         score(&mut pass, (state, loss), batch, last.region, Some(gradient))?;
@@ -227,7 +222,7 @@ impl CudaNative {
         for (layer, norm) in norms {
             norm.blend(pass.gpu, &state.gate, pass.running(layer))?;
         }
-        outcome(pass.gpu, state, (batch.id, bound, true), start)
+        outcome(pass.gpu, state, (batch.id, bounds, true), start)
     }
 
     /// Outputs of the seeds in evaluation mode.
@@ -518,7 +513,7 @@ impl Training for CudaNative {
 
     fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, _width: usize) -> Result<Score> {
         let mut decoder = Vec::new();
-        if let Targets::Pairs(_) = targets {
+        if self.spec.model.learns_pairs() {
             let of_decoder = |tensor: &NamedTensor| tensor.name.starts_with("decoder.");
             decoder.extend(self.parameters()?.into_iter().filter(of_decoder).flat_map(|tensor| tensor.values));
         }

@@ -13,7 +13,7 @@ fn conformance() {
         return;
     }
     check(&Subject {
-        learns_edges: false,
+        takes_relations: false,
         takes_types: true,
         refused_types: &["hgt", "attention", "diagonal_blocks"],
         place: &place(),

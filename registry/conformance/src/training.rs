@@ -49,8 +49,8 @@ pub struct Subject<'a> {
     /// Whether it trains all tasks by all losses of `morphgl-model-core` with their settings; otherwise it refuses all but the
     /// cross-entropy of classes, by its name.
     pub all_losses: bool,
-    /// Whether it learns classes, labels and values of edges, and links by a vector per edge type, too; otherwise it refuses them by name.
-    pub learns_edges: bool,
+    /// Whether it learns links by a vector per edge type, too; otherwise it refuses them by name.
+    pub takes_relations: bool,
     /// Whether it trains typed models and inputs per node type; otherwise it refuses them by name.
     pub takes_types: bool,
     /// Kinds of typed models, and fields of their specs, that it refuses by name although it trains others: `hgt`, `diagonal_blocks`.
@@ -81,7 +81,7 @@ impl<'a> Subject<'a> {
             takes_given_rows: description.takes_given_rows,
             own_model: description.own_model,
             all_losses: description.takes_pairs,
-            learns_edges: description.takes_pairs,
+            takes_relations: description.takes_pairs,
             takes_types: false,
             refused_types: &[],
             submitted: &[],
@@ -114,15 +114,10 @@ pub fn check(subject: &Subject<'_>) {
             true => {
                 losses::of_nodes_conform(&run);
                 losses::of_pairs_conform(&run);
-                match subject.learns_edges {
-                    true => {
-                        losses::of_edges_conform(&run);
-                        losses::of_relations_conform(&run);
-                    }
-                    false => {
-                        losses::edges_are_refused(&run);
-                        losses::relations_are_refused(&run);
-                    }
+                losses::of_edges_conform(&run);
+                match subject.takes_relations {
+                    true => losses::of_relations_conform(&run),
+                    false => losses::relations_are_refused(&run),
                 }
             }
             false => losses::other_losses_are_refused(&run),

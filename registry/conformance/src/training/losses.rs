@@ -303,14 +303,6 @@ pub(super) fn of_edges_conform(run: &Run<'_>) {
     }
 }
 
-/// An operator that does not learn labels of edges says so.
-pub(super) fn edges_are_refused(run: &Run<'_>) {
-    let mut model = models("classify", "cross-entropy", &json!({})).remove(0);
-    (model["decoder"], model["num_classes"], model["edge_outputs"]) = (json!("mlp"), json!(3), json!(CLASSES));
-    let error = run.try_build(&model, json!({}), 1).expect_err("refused edges").to_string();
-    assert!(error.contains("edges"), "{error}");
-}
-
 /// Training on one mini-batch takes the loss below this share of what it was.
 fn falls(what: &str, trainer: &mut Trainer, batch: &morphgl_registry::MiniBatch, share: f64) {
     let first = accumulate(trainer, batch).loss();
