@@ -369,7 +369,8 @@ fn a_reordered_dataset_trains_as_the_original() {
     }
 }
 
-/// The graph of `small` with two targets per node, a tenth of which is not known: whether the node's class is even, and below 2.
+/// The graph of `small` with two targets per node, a tenth of which is not known: whether the node's class is even, and below 2. Every
+/// fourth edge has a class, whether its ends are of one class, which is not known of some, and two values.
 fn labelled(bench: &Bench) {
     let small = Dataset::open(bench.path().join("small"), OpenOptions::default()).expect("sound");
     let labels = small.labels.as_ref().expect("labels");
@@ -378,12 +379,25 @@ fn labelled(bench: &Bench) {
         (_, class) => f32::from(u8::from([class % 2 == 0, class < 2][i % 2])),
     };
     let targets: Vec<f32> = (0..2 * small.num_nodes()).map(value).collect();
+    let rows = small.topology.indptr().windows(2).enumerate();
+    let destinations = rows.flat_map(|(v, row)| std::iter::repeat_n(v as u32, (row[1] - row[0]) as usize));
+    let edges = small.topology.indices().iter().copied().zip(destinations).step_by(4);
+    let edges: Vec<u32> = edges.flat_map(|(source, target)| [source, target]).collect();
+    let class = |(i, ends): (usize, &[u32])| match i % 10 {
+        7 => -1,
+        _ => i32::from(labels[ends[0] as usize] == labels[ends[1] as usize]),
+    };
+    let classes: Vec<i32> = edges.chunks_exact(2).enumerate().map(class).collect();
+    let values: Vec<f32> = (0..edges.len()).map(|i| if i % 7 == 3 { f32::NAN } else { (i as f32).sin() }).collect();
     let mut writer = DatasetWriter::create(bench.path().join("labelled"), false).expect("a fresh path");
     let Some(FeatureMatrix::F32 { data, dim }) = &small.features else { panic!("f32 features") };
     writer.array("indptr", small.topology.indptr(), None).expect("room");
     writer.array("indices", small.topology.indices(), None).expect("room");
     writer.array("features", data, Some(*dim)).expect("room");
     writer.array("targets", &targets, Some(2)).expect("room");
+    writer.array("train_edges", &edges, Some(2)).expect("room");
+    writer.array("train_edges_labels", &classes, None).expect("room");
+    writer.array("train_edges_targets", &values, Some(2)).expect("room");
     writer.array("train", &small.splits.train, None).expect("room");
     writer.array("valid", &small.splits.valid, None).expect("room");
     writer.finish("labelled", 0, Default::default()).expect("arrays that fit");
@@ -400,6 +414,8 @@ fn every_task_is_the_same_by_every_route() {
         ("labelled", "--task regress --loss huber"),
         ("small", "--task link --negatives 2 --decoder distmult"),
         ("small", "--task link --negatives 2 --decoder mlp --loss margin --sampler shadow --evaluation none"),
+        ("labelled", "--on edges --task classify --embedding 8 --loss-option label_smoothing=0.1"),
+        ("labelled", "--on edges --task regress --embedding 8 --sampler shadow --evaluation none"),
     ] {
         let options: Vec<&str> = options.split_whitespace().collect();
         let sampler = if options.contains(&"shadow") { "Shadow" } else { "Neighbor" };
