@@ -59,6 +59,20 @@ fn every_crate_has_a_readme_tests_and_an_example_of_its_own() {
     }
 }
 
+/// A library's unit tests are the library, compiled once more: one without any says so to cargo, and one with some does not.
+#[test]
+fn libraries_are_compiled_for_unit_tests_where_they_have_some() {
+    for folder in rust_crates() {
+        let text = |file: &Path| fs::read_to_string(file).expect("there");
+        let manifest: toml::Table = text(&folder.join("Cargo.toml")).parse().expect("TOML");
+        let is_compiled =
+            manifest.get("lib").and_then(|lib| lib.get("test")).is_none_or(|test| test.as_bool() != Some(false));
+        let mut sources = rust_files(&folder.join("src")).into_iter();
+        let has_some = sources.any(|file| text(&file).lines().any(|line| line.trim() == "#[test]"));
+        assert_eq!(is_compiled, has_some, "{}: `test` of [lib] in Cargo.toml, unit tests in src", folder.display());
+    }
+}
+
 #[test]
 fn operator_crates_run_their_phase_s_suite_and_know_no_other_operator() {
     let operators: Vec<PathBuf> = rust_crates()
