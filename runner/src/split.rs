@@ -73,7 +73,7 @@ fn longest(batches: u32, staleness: u64) -> Result<u32> {
     Ok(len.min(batches))
 }
 
-/// The error for super-batches of which a whole one would be in flight.
+/// The error where more mini-batches are in flight than a super-batch has.
 fn too_short(longest: u32, cores: usize) -> anyhow::Error {
     let least = 2 * (cores + 4) - 1;
     anyhow::anyhow!(

@@ -571,7 +571,7 @@ fn apart(losses: &[f64], expected: &[f64]) -> f64 {
 fn the_cpu_and_a_device_share_every_step() {
     let Some(bench) = bench() else { return };
     let alone = bench.json(&TRAIN);
-    // Shares are equal, since by its speed the emulated device may be left out.
+    // Equal shares: by measured speeds the emulated device might get none.
     let unified = bench.json(&train_unified(&["--plan", "unified", "--shares", "equal"]));
     let epochs = |json: &Value| json["epochs"].as_array().expect("a list").clone();
     let (alone, shared) = (epochs(&alone), epochs(&unified));

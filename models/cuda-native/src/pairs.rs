@@ -15,7 +15,7 @@ use crate::transpose::{BLOCKS, sort_by_source};
 pub(crate) struct Pairs {
     /// Number of pairs.
     pub(crate) count: usize,
-    /// Outputs of each pair: one of links, of edges as many as are learned.
+    /// Outputs per pair: one for links; for edges as many as there are classes, labels or values.
     outputs: usize,
     /// `[pairs, outputs]`.
     pub(crate) scores: Region,

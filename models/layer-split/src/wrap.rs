@@ -255,7 +255,7 @@ pub(crate) struct SplitTraining {
     pub(crate) inner: Box<dyn Training>,
     pub(crate) cache: Arc<EmbeddingCache>,
     pub(crate) super_batches: SuperBatches,
-    /// Receives the parameters; `None` at every trainer of a group but the first, whose parameters are those of all.
+    /// Sends parameters to the first layer's thread; `None` at all trainers of a group but the first, since all have the same parameters.
     pub(crate) messages: Option<Sender<Message>>,
     /// The parameters of every snapshot, where the operator learns nothing and has none.
     pub(crate) fixed: Option<Vec<NamedTensor>>,

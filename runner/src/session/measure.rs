@@ -41,7 +41,7 @@ pub(crate) struct Wanted {
     pub(crate) staleness: usize,
     /// Layer-split training is measured and planned, too.
     pub(crate) split: Option<Allowed>,
-    /// Layers are split for the trainers of the group, in place of one trainer.
+    /// Whether layers are split for a group of trainers; otherwise for one trainer.
     pub(crate) splits_group: bool,
     /// Links that devices share are found without a group, too.
     pub(crate) links: bool,

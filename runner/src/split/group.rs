@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{GroupProfile, Job, Shares, Stop, Unified, UnifiedTrainer};
 
-/// The group without given rows: whole mini-batches, parts of them, and how they are divided.
+/// What was measured of the group without given rows, of whole mini-batches and of parts of them, and how mini-batches are divided.
 pub(crate) struct ExactGroup<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) parts: &'a GroupProfile,

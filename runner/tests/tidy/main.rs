@@ -59,7 +59,8 @@ fn every_crate_has_a_readme_tests_and_an_example_of_its_own() {
     }
 }
 
-/// A library's unit tests are the library, compiled once more: one without any says so to cargo, and one with some does not.
+/// For its unit tests cargo compiles a library once more. One without unit tests turns that off, by `test = false` in `[lib]`; in one
+/// with some, `test = false` would leave them out.
 #[test]
 fn libraries_are_compiled_for_unit_tests_where_they_have_some() {
     for folder in rust_crates() {

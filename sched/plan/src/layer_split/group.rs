@@ -15,7 +15,7 @@ pub struct GroupSplit<'a> {
     pub epoch_seconds: f64,
     /// Mini-batches of a super-batch.
     pub super_batch: usize,
-    /// Hot ratio, above 0 and at most 1.
+    /// Hot ratio: the fraction, above 0 and at most 1, of the nodes whose rows may be given that are given them.
     pub ratio: f64,
     /// Seconds of computing the given rows of one super-batch, over the threads that do it, alone on the cores.
     pub embedding: &'a Curve,
@@ -31,7 +31,7 @@ pub struct GroupSplit<'a> {
 ///
 /// # Complexity
 ///
-/// Three simulated epochs for each count of threads.
+/// Three simulated epochs per count of threads, and one without the computation of rows.
 pub fn group_split(of: GroupSplit<'_>, host_cores: usize) -> Option<SplitPlan> {
     let (trainer, part) = of.exact;
     let (leading, share, cores) = of.leading;

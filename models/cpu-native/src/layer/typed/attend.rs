@@ -103,8 +103,8 @@ impl Attend {
         });
     }
 
-    /// Writes the gradients of the products to `product_grads` and adds those of the attention vectors, and of what reads features of edges, to `gradients`, from the
-    /// gradients of the destinations that `ends` names.
+    /// Writes the gradients of the products to `product_grads` and adds those of the attention vectors, and of the parameters that
+    /// read features of edges, to `gradients`, from the gradients of the destinations that `ends` names.
     pub(super) fn backward(&mut self, parts: Parts<'_>, (grads, ends): (&[f32], &[u32]), gradients: &mut [f32]) {
         let (heads, width, all) = (self.heads, self.head_dim, self.heads * self.head_dim);
         let averages = self.averages;

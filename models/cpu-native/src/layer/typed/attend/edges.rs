@@ -31,7 +31,7 @@ struct Featured<'a> {
     /// Rows of features by edge.
     rows: InputRows<'a>,
     dim: usize,
-    /// Ranges of `att_edge` and `lin_edge.weight` among all parameters.
+    /// Where `att_edge` and `lin_edge.weight` stand in the flat array of all parameters.
     ranges: &'a [Range<usize>; 2],
 }
 
@@ -47,7 +47,7 @@ impl<'a> Featured<'a> {
 }
 
 impl EdgeTerms {
-    /// Computes the terms of all edges that have features.
+    /// Computes what features add to the scores of their edges, of all edge types that have features.
     pub(super) fn forward(&mut self, parts: &Parts<'_>, heads: usize) {
         let edges = parts.relations.last().map_or(0, |relation| relation.entries.end);
         let reads = parts.relations.iter().any(|relation| parts.weights.edges(relation.edge_type).is_some());
