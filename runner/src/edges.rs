@@ -5,9 +5,8 @@ use morphgl_graph_store::Dataset;
 use morphgl_model_core::{ModelSpec, Predicted, ScoreKind, Task};
 use morphgl_registry::{BatchPairs, Targets, Training};
 
-use crate::Group;
 use crate::evaluated::Scored;
-use crate::links::{Ends, decoder_elements};
+use crate::links::{Embed, Ends, decoder_elements};
 use crate::task::Split;
 
 /// The outputs of pairs of rows of embeddings, `[pairs, outputs]`.
@@ -21,18 +20,17 @@ pub(crate) fn outputs(
     Ok(model.decoder.outputs((rows, model.num_classes, model.edge_outputs), (pairs, &[]), &decoder))
 }
 
-/// Scores splits of labelled edges by the embeddings of their ends with all neighbours, in one pass over the graph; with a `group`, each
-/// of its trainers computes a part.
+/// Scores splits of labelled edges by the embeddings of their ends, which are computed once for all splits.
 pub(crate) fn scored(
     training: &mut dyn Training,
     dataset: &Dataset,
     model: &ModelSpec,
     splits: &[Split],
-    group: Option<&Group>,
+    embed: Embed<'_>,
     kinds: &[ScoreKind],
 ) -> Result<Vec<Scored>> {
     let all = splits.iter().flat_map(|split| split.pairs(dataset).iter().copied());
-    let embedded = Ends::of(dataset.num_nodes(), all).embedded(training, group)?;
+    let embedded = Ends::of(dataset.num_nodes(), all).embedded(training, embed)?;
     let (mut left, width) = (&embedded.pairs[..], model.edge_outputs);
     let mut scored = Vec::new();
     for split in splits {

@@ -14,6 +14,7 @@ use crate::admission::{Excess, admit};
 use crate::budget::Purpose;
 use crate::build::OperatorBuilder;
 use crate::evaluated::Scored;
+use crate::links::Embed;
 use crate::task::{NodeTargets, Split};
 use crate::usage::Usage;
 use crate::{Evaluated, Group, edges, examples, links};
@@ -32,18 +33,18 @@ pub enum Evaluation {
 }
 
 impl Evaluation {
-    /// Whether it keeps the outputs of a split, which scores other than of sums read: with all neighbours; on mini-batches of links, and of rows
+    /// Whether it keeps the outputs of a split, which scores other than of sums read: with all neighbours; on mini-batches of pairs, and of rows
     /// of a task.
-    pub(crate) fn keeps_outputs(self, task: Task, dataset: &Dataset) -> bool {
+    pub(crate) fn keeps_outputs(self, model: &ModelSpec, dataset: &Dataset) -> bool {
         match self {
             Self::Full => true,
-            Self::Sampled => task == Task::Link || examples::are_rows(dataset),
+            Self::Sampled => model.learns_pairs() || examples::are_rows(dataset),
             Self::None => false,
         }
     }
 
-    /// Refuses a score that is none of the task's, all neighbours of rows of a task, a score that needs the outputs of all nodes at once where mini-batches are scored, and
-    /// edges there.
+    /// Refuses a score that is none of the task's, all neighbours of rows of a task, and a score that needs the outputs of all nodes at once
+    /// where mini-batches are scored.
     pub(crate) fn check(self, score: ScoreKind, model: &ModelSpec, dataset: &Dataset) -> Result<()> {
         let task = model.task;
         score.check(task).map_err(|e| Usage::error(format!("--{e}")))?;
@@ -51,24 +52,15 @@ impl Evaluation {
             let why = "rows of a task are scored within their times, which all neighbours are not";
             return Err(Usage::error(format!("--evaluation full: {why}; use --evaluation sampled or none")));
         }
-        if self == Evaluation::Sampled && model.learns_edges() {
-            let cure = "use --evaluation full, with more --memory if need be, or none";
+        if self == Evaluation::Sampled && links::any_filtered(&[score]) {
             return Err(Usage::error(format!(
-                "--evaluation sampled: edges are scored by the embeddings of whole neighbourhoods; {cure}"
+                "--score {score}: it ranks among all nodes, of which --evaluation sampled embeds the ends of pairs alone; \
+                 use --evaluation full, with more --memory if need be, or score by mrr or hits@K"
             )));
-        }
-        if self == Evaluation::Sampled && task == Task::Link {
-            return match score.ranking().filter(|ranking| ranking.is_filtered()) {
-                None => Ok(()),
-                Some(_) => Err(Usage::error(format!(
-                    "--score {score}: it ranks among all nodes, of which --evaluation sampled embeds the ends of pairs alone; \
-                     use --evaluation full, with more --memory if need be, or score by mrr or hits@K"
-                ))),
-            };
         }
         // Where nothing is evaluated, nobody has asked for the task's usual score.
         let unread = self == Evaluation::None && score == ScoreKind::usual(task);
-        if self == Evaluation::Full || score.is_of_sums() || unread || self.keeps_outputs(task, dataset) {
+        if self == Evaluation::Full || score.is_of_sums() || unread || self.keeps_outputs(model, dataset) {
             return Ok(());
         }
         let why = "it is computed of the logits of all nodes, which evaluation on sampled mini-batches does not keep";
@@ -87,12 +79,9 @@ pub(crate) fn scored(
     group: Option<&Group>,
     kinds: &[ScoreKind],
 ) -> Result<Vec<Scored>> {
-    if model.task == Task::Link {
+    if model.learns_pairs() {
         let mut embed = |training: &mut dyn Training, nodes: &[u32]| links::infer(training, nodes, group);
-        return links::scored(training, dataset, model, splits, &mut embed, kinds);
-    }
-    if model.learns_edges() {
-        return edges::scored(training, dataset, model, splits, group, kinds);
+        return scored_pairs(training, dataset, model, splits, &mut embed, kinds);
     }
     let sets: Vec<&[u32]> = splits.iter().map(|split| split.nodes(dataset)).collect();
     let nodes = sets.concat();
@@ -110,6 +99,21 @@ pub(crate) fn scored(
         scored.push(Scored::of(sums, &predicted, model.task, kinds));
     }
     Ok(scored)
+}
+
+/// Scores splits of links or labelled edges by the embeddings of the ends of their pairs.
+fn scored_pairs(
+    training: &mut dyn Training,
+    dataset: &Dataset,
+    model: &ModelSpec,
+    splits: &[Split],
+    embed: Embed<'_>,
+    kinds: &[ScoreKind],
+) -> Result<Vec<Scored>> {
+    match model.task {
+        Task::Link => links::scored(training, dataset, model, splits, embed, kinds),
+        _ => edges::scored(training, dataset, model, splits, embed, kinds),
+    }
 }
 
 /// Scores validation and test with all neighbours, in one pass over the graph; with a `group`, each of its trainers computes a part of
@@ -168,8 +172,8 @@ impl Sampled<'_> {
         self.group.map_or(Ok(scores.clone()), |group| group.sum_scores(&scores))
     }
 
-    /// Scores splits of links: each end of their pairs is embedded by a sampled mini-batch that has it as a seed.
-    pub(crate) fn scored_links(&mut self, splits: &[Split], kinds: &[ScoreKind]) -> Result<Vec<Scored>> {
+    /// Scores splits of links or labelled edges: each end of their pairs is embedded by a sampled mini-batch that has it as a seed.
+    pub(crate) fn scored_pairs(&mut self, splits: &[Split], kinds: &[ScoreKind]) -> Result<Vec<Scored>> {
         let (dataset, model) = (self.builder.dataset, &self.builder.config.spec.model);
         let Self { builder, purpose, route, workers, threads, memory, group, .. } = *self;
         let transferring = &mut *self.transferring;
@@ -177,7 +181,7 @@ impl Sampled<'_> {
             let transferring = &mut *transferring;
             Sampled { builder, purpose, route, workers, threads, memory, transferring, training, group }.outputs(nodes)
         };
-        links::scored(self.training, dataset, model, splits, &mut embed, kinds)
+        scored_pairs(self.training, dataset, model, splits, &mut embed, kinds)
     }
 
     /// Scores splits of rows of a task by the outputs of mini-batches within their times.
@@ -195,12 +199,12 @@ impl Sampled<'_> {
         Ok(scored)
     }
 
-    /// What training keeps of validation and test: of links as [`Sampled::scored_links`], of rows as [`Sampled::scored_rows`].
+    /// What training keeps of validation and test: of pairs as [`Sampled::scored_pairs`], of rows as [`Sampled::scored_rows`].
     pub(crate) fn kept(&mut self, score: ScoreKind) -> Result<(Vec<Evaluated>, Option<Confusion>)> {
         let splits = [Split::Valid, Split::Test];
-        let mut all = match self.builder.config.spec.model.task {
-            Task::Link => self.scored_links(&splits, &[score])?,
-            _ => self.scored_rows(&splits, &[score])?,
+        let mut all = match self.builder.config.spec.model.learns_pairs() {
+            true => self.scored_pairs(&splits, &[score])?,
+            false => self.scored_rows(&splits, &[score])?,
         };
         let scores = of_first(&all, self.group, score)?;
         let last = all.iter().rposition(|scored| scored.sums.count > 0);
@@ -233,10 +237,10 @@ impl Sampled<'_> {
     pub(crate) fn admit(&mut self, set: &[u32], memory: MemoryLimit<'_>) -> Result<Option<Excess>> {
         let batching = self.batching(set)?;
         let batch_size = self.builder.config.sampler.batch_size.min(set.len());
-        let is_link = self.builder.config.spec.model.task == Task::Link;
+        let learns_pairs = self.builder.config.spec.model.learns_pairs();
         let training = &mut *self.training;
         admit(batching.as_ref(), self.transferring, batch_size, memory, |batch| {
-            match is_link {
+            match learns_pairs {
                 true => drop(training.outputs(batch)?.wait()?),
                 false => drop(training.score(batch)?.wait()?),
             }

@@ -509,7 +509,7 @@ impl Executor {
         self.with_sampled(max_workers, |sampled| sampled.scores(sets))
     }
 
-    /// As [`Executor::sampled`], validation and test of links, or of rows of a task: their sums, the value of `score`, and how classes are
+    /// As [`Executor::sampled`], validation and test of pairs, or of rows of a task: their sums, the value of `score`, and how classes are
     /// predicted.
     pub(crate) fn sampled_outputs(
         &mut self,

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use crate::Group;
 use crate::evaluated::Scored;
 use crate::link_types;
-use crate::task::{Split, mixed};
+use crate::task::{Examples, Split, mixed};
 
 /// Negatives that are drawn for each pair of a split that has none of its own.
 const DRAWN: usize = 100;
@@ -119,15 +119,18 @@ impl Ends {
         Self { nodes: (0..num_nodes as u32).collect(), pairs: pairs.collect() }
     }
 
-    /// Embeds them with all neighbours; with a `group`, each of its trainers computes a part.
-    pub(crate) fn embedded(self, training: &mut dyn Training, group: Option<&Group>) -> Result<Embedded> {
-        Ok(Embedded { rows: infer(training, &self.nodes, group)?, pairs: self.pairs })
+    /// Embeds them.
+    pub(crate) fn embedded(self, training: &mut dyn Training, embed: Embed<'_>) -> Result<Embedded> {
+        Ok(Embedded { rows: embed(training, &self.nodes)?, pairs: self.pairs })
     }
 
-    /// The end nodes of the pairs that splits are scored by.
-    pub(crate) fn of_splits(dataset: &Dataset, splits: &[Split]) -> Self {
-        let sets: Vec<PairSet<'_>> = splits.iter().map(|&split| PairSet::of(dataset, split)).collect();
-        Self::of(dataset.num_nodes(), sets.iter().flat_map(|set| set.positives.iter().chain(&*set.negatives).copied()))
+    /// The end nodes of the links or edges that a split is scored by.
+    pub(crate) fn of_split(dataset: &Dataset, examples: Examples, split: Split) -> Self {
+        if examples == Examples::Edges {
+            return Self::of(dataset.num_nodes(), split.pairs(dataset).iter().copied());
+        }
+        let set = PairSet::of(dataset, split);
+        Self::of(dataset.num_nodes(), set.positives.iter().chain(&*set.negatives).copied())
     }
 }
 
@@ -260,7 +263,7 @@ pub(crate) fn scored(
     let has_types = sets.iter().any(|set| !set.types.is_empty());
     let ends = if filtered { Ends::among_all(num_nodes, all) } else { Ends::of(num_nodes, all) };
     let known = (filtered && !has_types).then(|| known_pairs(dataset, None));
-    let embedded = Embedded { rows: embed(training, &ends.nodes)?, pairs: ends.pairs };
+    let embedded = ends.embedded(training, embed)?;
     let decoder = decoder_elements(model, training.parameters()?);
     let mut left = &embedded.pairs[..];
     let mut scored = Vec::new();

@@ -290,7 +290,7 @@ impl Trainer {
     fn evaluate(&mut self) -> Result<EpochScores> {
         let dataset = std::sync::Arc::clone(&self.executor.dataset);
         let (scores, confusion) = match self.options.evaluation {
-            Evaluation::Sampled if Evaluation::Sampled.keeps_outputs(self.model().task, &dataset) => {
+            Evaluation::Sampled if Evaluation::Sampled.keeps_outputs(self.model(), &dataset) => {
                 let TrainOptions { score, evaluation_workers, .. } = self.options;
                 self.executor.sampled_outputs(score, evaluation_workers)?
             }

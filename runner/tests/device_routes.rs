@@ -398,12 +398,16 @@ fn labelled(bench: &Bench) {
     writer.array("train_edges", &edges, Some(2)).expect("room");
     writer.array("train_edges_labels", &classes, None).expect("room");
     writer.array("train_edges_targets", &values, Some(2)).expect("room");
+    writer.array("valid_edges", &edges[..200], Some(2)).expect("room");
+    writer.array("valid_edges_labels", &classes[..100], None).expect("room");
+    writer.array("valid_edges_targets", &values[..200], Some(2)).expect("room");
     writer.array("train", &small.splits.train, None).expect("room");
     writer.array("valid", &small.splits.valid, None).expect("room");
     writer.finish("labelled", 0, Default::default()).expect("arrays that fit");
 }
 
-/// Every task has the same losses whatever samples and moves its mini-batches, and those of training on the CPU but for rounding.
+/// Every task has the same losses, in training and validation, whatever samples and moves its mini-batches, and those of the CPU but for
+/// rounding.
 #[test]
 fn every_task_is_the_same_by_every_route() {
     let Some(bench) = bench() else { return };
@@ -415,7 +419,7 @@ fn every_task_is_the_same_by_every_route() {
         ("small", "--task link --negatives 2 --decoder distmult"),
         ("small", "--task link --negatives 2 --decoder mlp --loss margin --sampler shadow --evaluation none"),
         ("labelled", "--on edges --task classify --embedding 8 --loss-option label_smoothing=0.1"),
-        ("labelled", "--on edges --task regress --embedding 8 --sampler shadow --evaluation none"),
+        ("labelled", "--on edges --task regress --embedding 8 --sampler shadow"),
     ] {
         let options: Vec<&str> = options.split_whitespace().collect();
         let sampler = if options.contains(&"shadow") { "Shadow" } else { "Neighbor" };
@@ -428,9 +432,12 @@ fn every_task_is_the_same_by_every_route() {
             };
             let route = ["--batching", batching, "--transferring", transferring];
             let run = bench.json(&[&TRAIN.map(word)[..], &options, &route].concat());
-            losses(run["epochs"].as_array().expect("a list"))
+            let epochs = run["epochs"].as_array().expect("a list").iter();
+            // Links have no pairs to validate.
+            epochs.flat_map(|e| [&e["loss"], &e["valid_loss"]]).filter_map(Value::as_f64).collect::<Vec<_>>()
         };
         let expected = run("Training_CUDA_Native", &on_host, DMA);
+        assert_eq!(expected.len(), if options.contains(&"link") { 2 } else { 4 }, "{options:?}: {expected:?}");
         assert_eq!(run("Training_CUDA_Native", &on_host, DMA_GATHER), expected, "{options:?}, gathered by the device");
         assert_eq!(run("Training_CUDA_Native", &on_device, ZERO_COPY), expected, "{options:?}, sampled by the device");
         let on_cpu = run("Training_CPU_Native", &on_host, "Transferring_CPU_Host");

@@ -124,6 +124,56 @@ fn labels_and_values_of_edges_are_learned() {
     }
 }
 
+/// Sampled evaluation embeds each end of an edge by a mini-batch: with all neighbours sampled the scores of each task are those of
+/// inference, and where subgraphs or walks are trained on, or the dataset is left on disk, it is the default, by every score.
+#[test]
+fn sampled_evaluation_scores_edges() {
+    let bench = bench();
+    let train = TRAIN.replace("--fanouts 5,5", "--fanouts=-1,-1");
+    for (columns, task, scores) in [
+        ("--edge-label-column kind", "classify", ["accuracy", "macro-f1", "roc-auc"]),
+        ("--edge-target-columns same,first", "multilabel", ["accuracy", "micro-f1", "average-precision"]),
+        ("--edge-target-columns cost", "regress", ["rmse", "mae", "r2"]),
+    ] {
+        import(&bench, "graph", columns);
+        bench.text(&words(&format!("{train} --task {task} --epochs 3 --run {task}")));
+        let asked: String = scores.iter().map(|score| format!(" --score {score}")).collect();
+        let [full, sampled] = ["full", "sampled"].map(|how| {
+            let scored = bench.json(&words(&format!("evaluate {task} --evaluation {how} --threads 2{asked}")));
+            assert_eq!(scored["evaluation"], how);
+            scored
+        });
+        for split in ["train", "valid", "test"] {
+            let [full, sampled] = [&full, &sampled].map(|scored| &scored[split]);
+            assert!((number(&full["loss"]) - number(&sampled["loss"])).abs() < 1e-5, "{split}: {sampled}, {full}");
+            for score in scores {
+                let [a, b] = [full, sampled].map(|of| number(&of["scores"][score]));
+                // Equal outputs may be ranked otherwise by rounding.
+                assert!((a - b).abs() < 2e-3, "{task}, {split}: {score} {b} on mini-batches, {a} by inference");
+            }
+        }
+    }
+    import(&bench, "graph", "--edge-label-column kind");
+    for options in [
+        "--sampler shadow --fanouts 5,5",
+        "--sampler walk --layers 2",
+        "--fanouts 5,5 --batching Batching_CPU+Disk_Neighbor",
+    ] {
+        let run = format!("run{}", options.len());
+        let train = TRAIN.replace("--fanouts 5,5", "");
+        let line = format!("{train} {options} --score macro-f1 --epochs 12 --run {run}");
+        let trained = bench.json(&words(&line));
+        assert_eq!(trained["training"]["evaluation"], "sampled", "{line}");
+        let best = number(&trained["best_valid_score"]);
+        assert!(best > 0.8, "{line}: {best}");
+        // What was on disk in training is in memory here.
+        let evaluated =
+            bench.json(&words(&format!("evaluate {run} --evaluation sampled --threads 2 --score macro-f1")));
+        let again = number(&evaluated["valid"]["scores"]["macro-f1"]);
+        assert!((best - again).abs() < 2e-3, "{line}: {again} after {best} in training");
+    }
+}
+
 /// A run that is killed within an epoch and resumed has the bits of one that is not; a run can be repeated by its configuration.
 #[test]
 fn killed_runs_give_the_same_bits() {
@@ -193,14 +243,12 @@ fn what_does_not_hold_is_refused() {
     bench.misused(&words(&train("graph", "--on edges --task link")), &["--on edges"]);
     bench.misused(&words(&train("graph", "--on edges --negatives 2")), &["--negatives", "without negatives"]);
     bench.misused(&words(&train("graph", "--decoder mlp")), &["--task link or --on edges"]);
-    bench.misused(&words(&train("graph", "--on edges --evaluation sampled")), &["--evaluation full"]);
     bench.misused(&words(&train("graph", "--on edges --allow-staleness 7")), &["--allow-staleness", "--on edges"]);
     // No operator of a device learns edges, so that there is no second place for a group.
     bench.misused(&words(&train("graph", "--on edges --plan unified")), &["one place alone can train"]);
     bench.text(&words(&train("graph", "--on edges --run run --threads 1 --profile-seconds 0.1")));
     bench.misused(&["predict", "run"], &["the model predicts edges", "--edges FILE"]);
     bench.misused(&["predict", "run", "--top", "3"], &["not whether they do"]);
-    bench.misused(&["evaluate", "run", "--evaluation", "sampled"], &["edges are scored"]);
     bench.misused(&["evaluate", "run", "--score", "mrr"], &["mrr"]);
     bench.refused(&["evaluate", "run", "bare"], &["has no splits", "--edge-split"]);
     // The dataset's links are its labelled edges.

@@ -1,7 +1,7 @@
 //! Length and evaluation of a run, by the options and by the run whose configuration it takes.
 
 use morphgl_graph_store::Dataset;
-use morphgl_model_core::{ScoreKind, Task};
+use morphgl_model_core::{ModelSpec, ScoreKind};
 
 use crate::session::Session;
 use crate::{Evaluation, TrainOptions};
@@ -19,7 +19,7 @@ impl Session {
         &self,
         steps_per_epoch: usize,
         evaluation: Evaluation,
-        (validated, task, dataset): (bool, Task, &Dataset),
+        (validated, model, dataset): (bool, &ModelSpec, &Dataset),
     ) -> TrainOptions {
         if let Some(training) = self.like.as_ref().map(|configured| &configured.training) {
             let patience = training.patience.filter(|_| validated && self.config.training.epochs.is_none());
@@ -36,8 +36,8 @@ impl Session {
         }
         options.evaluate_every = self.config.training.evaluate_every.unwrap_or(options.evaluate_every);
         // Sampled evaluation mostly keeps sums alone.
-        let usual = match (ScoreKind::usual(task), evaluation) {
-            (usual, Evaluation::Sampled) if !usual.is_of_sums() && !evaluation.keeps_outputs(task, dataset) => {
+        let usual = match (ScoreKind::usual(model.task), evaluation) {
+            (usual, Evaluation::Sampled) if !usual.is_of_sums() && !evaluation.keeps_outputs(model, dataset) => {
                 ScoreKind::Loss
             }
             (usual, _) => usual,

@@ -55,7 +55,6 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
         Some(_) => Inference::OnDisk.choose(requested, context)?,
         None => requested.unwrap_or_default(),
     };
-    let task = config.spec.model.task;
     let validated = Split::Valid.is_known(&dataset, &config.spec.model);
     let unread = training.patience.map(|_| "--patience").or(training.evaluate_every.map(|_| "--evaluate-every"));
     let unread = unread.or(training.score.map(|_| "--score"));
@@ -75,7 +74,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
         ));
     }
     let steps = num_examples(&dataset, &config).div_ceil(config.sampler.batch_size.max(1));
-    let length = session.options(steps, evaluation, (validated, task, &dataset));
+    let length = session.options(steps, evaluation, (validated, &config.spec.model, &dataset));
     fit_schedule(&mut config, steps, length.epochs)?;
     let falls_by_score = config.spec.optimizer.schedule.kind == LrScheduleKind::Plateau;
     if falls_by_score && (!validated || evaluation == Evaluation::None) {
@@ -121,7 +120,7 @@ pub(super) fn setup(session: &Session, context: &RunContext) -> anyhow::Result<S
     if let Some(ranks) = context.ranks() {
         evaluation = ranks.agree_on_evaluation(evaluation)?;
     }
-    let mut options = session.options(plan.num_batches(), evaluation, (validated, task, &dataset));
+    let mut options = session.options(plan.num_batches(), evaluation, (validated, &config.spec.model, &dataset));
     options.evaluation_workers = trained::fewer_workers(&problem, plan, available);
     if validated {
         evaluation.check(options.score, &job.config.spec.model, &dataset)?;
@@ -233,7 +232,7 @@ fn facts(
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
     let validated = Split::Valid.is_known(dataset, &config.spec.model);
     let steps = num_examples(dataset, &config).div_ceil(config.sampler.batch_size.max(1));
-    let options = session.options(steps, evaluation.unwrap_or_default(), (validated, config.spec.model.task, dataset));
+    let options = session.options(steps, evaluation.unwrap_or_default(), (validated, &config.spec.model, dataset));
     facts.extend(facts_of_ranks(session));
     facts.extend(configuration(&config, &options));
     Ok(facts)

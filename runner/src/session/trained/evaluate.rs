@@ -26,9 +26,9 @@ pub struct SplitScore {
     pub score: Score,
     /// The values of the scores that were asked for, in their order; NaN where one is not defined.
     pub values: Vec<f64>,
-    /// How many nodes of each class are predicted to be of each, where the evaluation was with all neighbours.
+    /// How many examples of each class are predicted to be of each, where the evaluation kept their outputs.
     pub confusion: Option<Confusion>,
-    /// What each class or label says, where the evaluation was with all neighbours; none of values and links.
+    /// What each class or label says, where the evaluation kept outputs; none of values and links.
     pub classes: Vec<ClassCounts>,
 }
 
@@ -127,14 +127,13 @@ impl Trained {
             Evaluation::Full => scored(self.training.as_mut(), &dataset, &model, &splits, group, kinds)?,
             _ => {
                 self.batch().differences().iter().for_each(|how| context.remark(how));
-                let is_link = model.task == Task::Link;
-                let set = match is_link {
-                    true => links::Ends::of_splits(&dataset, &[*first]).nodes,
+                let set = match model.learns_pairs() {
+                    true => links::Ends::of_split(&dataset, examples, *first).nodes,
                     false => first.nodes(&dataset).to_vec(),
                 };
                 self.sampled(&dataset, &set, |sampled| {
-                    if is_link {
-                        return sampled.scored_links(&splits, kinds);
+                    if model.learns_pairs() {
+                        return sampled.scored_pairs(&splits, kinds);
                     }
                     if examples::are_rows(&dataset) {
                         return sampled.scored_rows(&splits, kinds);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::read::{edge_type, read_pairs, read_typed_pairs};
 use super::{Predicted, Predictions, Trained};
-use crate::links::{Embedded, Ends, decoder_elements, known_bytes, known_pairs, pair_scores};
+use crate::links::{Embedded, Ends, decoder_elements, infer, known_bytes, known_pairs, pair_scores};
 use crate::usage::Usage;
 use crate::{edges, link_types};
 
@@ -62,7 +62,7 @@ impl Trained {
         if self.predicts_sampled {
             return Ok(Embedded { rows: self.outputs(&ends.nodes)?, pairs: ends.pairs });
         }
-        ends.embedded(self.training.as_mut(), None)
+        ends.embedded(self.training.as_mut(), &mut |training, nodes| infer(training, nodes, None))
     }
 
     /// The id of a node in a column of nodes of this type: that among those of the type, where it is of the type.
