@@ -207,7 +207,43 @@ fn every_task_of_nodes_has_the_losses_of_one_process() {
     }
 }
 
-/// Links: ranks divide the pairs of each mini-batch, and have the losses of one process and its scores.
+/// Ranks that divide the pairs of each mini-batch have the losses of one process and its scores, and the same bits with divided features
+/// where mini-batches are evaluated.
+fn pairs_are_learned_as_by_one_process(bench: &Bench, data: &[&str], options: &[&str]) {
+    let args = [&["train", "--json"], data, &TRAIN[..], options].concat();
+    let alone: Value = serde_json::from_str(&bench.text(&args)).expect("one JSON document");
+    for ranks in [2, 3] {
+        let output = same(bench, ranks, &args).output().expect("mpirun starts");
+        assert!(output.status.success(), "{options:?}, {ranks} ranks: {}", stderr(&output));
+        let together: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+        let near = |name: &str, a: &Value, b: &Value| {
+            let number = |of: &Value| of[name].as_f64().expect("a number");
+            let (a, b) = (number(a), number(b));
+            assert!((a - b).abs() <= 1e-4 * a.abs().max(0.1), "{options:?}, {ranks} ranks: {name} {b}, alone {a}");
+        };
+        let epochs = |of: &Value| of["epochs"].as_array().expect("epochs").clone();
+        assert_eq!(epochs(&alone).len(), epochs(&together).len());
+        for (a, b) in epochs(&alone).iter().zip(&epochs(&together)) {
+            ["loss", "valid_loss"].iter().for_each(|name| near(name, a, b));
+        }
+        // A rank may fall by one where scores are as near as rounding.
+        let score = |of: &Value| of["best_valid_score"].as_f64().expect("a number");
+        let (a, b) = (score(&alone), score(&together));
+        assert!((a - b).abs() <= 0.01, "{options:?}, {ranks} ranks: score {b}, one process {a}");
+        for shard in [&["--shard"][..], &["--shard", "in-degree:8KiB"]].iter().filter(|_| options.contains(&"sampled"))
+        {
+            let output = same(bench, ranks, &[&args[..], shard].concat()).output().expect("mpirun starts");
+            assert!(output.status.success(), "{shard:?}, {ranks} ranks: {}", stderr(&output));
+            let divided: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+            let bits = |run: &Value| -> Vec<[Option<f64>; 3]> {
+                let numbers = |epoch: &Value| ["loss", "valid_loss", "valid_score"].map(|name| epoch[name].as_f64());
+                epochs(run).iter().map(numbers).collect()
+            };
+            assert_eq!(bits(&divided), bits(&together), "features divided among {ranks} ranks");
+        }
+    }
+}
+
 #[test]
 fn links_have_the_losses_of_one_process() {
     if !has_mpirun() {
@@ -223,39 +259,59 @@ fn links_have_the_losses_of_one_process() {
         &["--loss", "bpr", "--decoder", "distmult", "--negative-distribution", "degree", "--score", "mrr"],
         &["--decoder", "mlp", "--sampler", "shadow", "--evaluation", "full", "--score", "filtered-mrr"],
     ] {
-        let args = [&["train", "links", "--task", "link", "--json"], &TRAIN[..], options].concat();
-        let alone: Value = serde_json::from_str(&bench.text(&args)).expect("one JSON document");
-        for ranks in [2, 3] {
-            let output = same(&bench, ranks, &args).output().expect("mpirun starts");
-            assert!(output.status.success(), "{options:?}, {ranks} ranks: {}", stderr(&output));
-            let together: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
-            let near = |name: &str, a: &Value, b: &Value| {
-                let number = |of: &Value| of[name].as_f64().expect("a number");
-                let (a, b) = (number(a), number(b));
-                assert!((a - b).abs() <= 1e-4 * a.abs().max(0.1), "{options:?}, {ranks} ranks: {name} {b}, alone {a}");
-            };
-            let epochs = |of: &Value| of["epochs"].as_array().expect("epochs").clone();
-            assert_eq!(epochs(&alone).len(), epochs(&together).len());
-            for (a, b) in epochs(&alone).iter().zip(&epochs(&together)) {
-                ["loss", "valid_loss"].iter().for_each(|name| near(name, a, b));
-            }
-            // A rank may fall by one where scores are as near as rounding.
-            let score = |of: &Value| of["best_valid_score"].as_f64().expect("a number");
-            let (a, b) = (score(&alone), score(&together));
-            assert!((a - b).abs() <= 0.01, "{options:?}, {ranks} ranks: score {b}, one process {a}");
-            for shard in
-                [&["--shard"][..], &["--shard", "in-degree:8KiB"]].iter().filter(|_| options.contains(&"sampled"))
-            {
-                let output = same(&bench, ranks, &[&args[..], shard].concat()).output().expect("mpirun starts");
-                assert!(output.status.success(), "{shard:?}, {ranks} ranks: {}", stderr(&output));
-                let divided: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
-                let bits = |run: &Value| -> Vec<[Option<f64>; 3]> {
-                    let numbers =
-                        |epoch: &Value| ["loss", "valid_loss", "valid_score"].map(|name| epoch[name].as_f64());
-                    epochs(run).iter().map(numbers).collect()
-                };
-                assert_eq!(bits(&divided), bits(&together), "features divided among {ranks} ranks");
-            }
+        pairs_are_learned_as_by_one_process(&bench, &["links", "--task", "link"], options);
+    }
+}
+
+/// Classes and values of edges, also of a run that ranks resume, to the same bits, and evaluate together.
+#[test]
+fn labelled_edges_have_the_losses_of_one_process() {
+    if !has_mpirun() {
+        return;
+    }
+    let bench = Bench::new();
+    let mut text = "src,dst,kind,cost\n".to_string();
+    for (u, v) in (0..240).flat_map(|u| [1, 7, 31].map(|step| (u, (u + step) % 240))) {
+        // A tenth of the values is not known, so that ranks have different numbers of them.
+        let cost = if (u + v) % 10 == 3 { String::new() } else { format!("{}", f64::from(u % 5) - f64::from(v % 3)) };
+        text += &format!("{u},{v},{},{cost}\n", ["a", "b", "c"][((2 * u + v) % 3) as usize]);
+    }
+    fs::write(bench.path().join("e.csv"), text).expect("room");
+    let columns = ["--src", "src", "--dst", "dst", "--edge-label-column", "kind", "--edge-target-columns", "cost"];
+    let split = ["--symmetrise", "--edge-split", "0.7,0.15,0.15", "-o", "kinds"];
+    bench.text(&[&["import", "edges", "e.csv"], &columns[..], &split].concat());
+    for options in [
+        &["--loss-option", "class_weights=balanced", "--batch-size", "100", "--score", "macro-f1"][..],
+        &["--evaluation", "sampled", "--batch-size", "100", "--score", "macro-f1"],
+        &["--task", "regress", "--evaluation", "sampled", "--batch-size", "150", "--score", "rmse"],
+        &["--task", "regress", "--loss", "huber", "--sampler", "shadow", "--evaluation", "full", "--score", "rmse"],
+    ] {
+        pairs_are_learned_as_by_one_process(&bench, &["kinds", "--on", "edges"], options);
+    }
+    let ranks = |args: &[&str]| -> Value {
+        let output = same(&bench, 2, &[args, &["--json"]].concat()).output().expect("mpirun starts");
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("one JSON document")
+    };
+    let sampled = ["--evaluation", "sampled", "--score", "macro-f1", "--batch-size", "100"];
+    let train = [&["train", "kinds", "--on", "edges"], &TRAIN[2..], &sampled].concat();
+    let whole = ranks(&[&train[..], &["--epochs", "6"]].concat());
+    ranks(&[&train[..], &["--epochs", "3", "--run", "run"]].concat());
+    let resumed = ranks(&["train", "--resume", "run", "--epochs", "6"]);
+    for name in ["loss", "valid_loss", "valid_score"] {
+        let of = |run: &Value| -> Vec<Option<f64>> {
+            run["epochs"].as_array().expect("epochs").iter().map(|epoch| epoch[name].as_f64()).collect()
+        };
+        assert_eq!(of(&resumed), of(&whole), "{name}");
+    }
+    for how in ["full", "sampled"] {
+        let evaluate = ["evaluate", "run", "--evaluation", how, "--score", "macro-f1"];
+        let (alone, together) = (bench.json(&evaluate), ranks(&evaluate));
+        for split in ["train", "valid", "test"] {
+            let score = |of: &Value| of[split]["scores"]["macro-f1"].as_f64().expect("a number");
+            assert!((score(&alone) - score(&together)).abs() < 0.01, "{how}, {split}: {together}, alone {alone}");
+            let loss = |of: &Value| of[split]["loss"].as_f64().expect("a number");
+            assert!((loss(&alone) - loss(&together)).abs() < 1e-5, "{how}, {split}: {together}, alone {alone}");
         }
     }
 }

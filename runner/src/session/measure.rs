@@ -102,10 +102,6 @@ impl<'a> Planned<'a> {
             let (why, option) = ("layers are split of mini-batches of nodes, not of pairs", examples.option());
             return Err(Usage::error(format!("--allow-staleness: {why}; leave it out of {option}")));
         }
-        if examples == Examples::Edges && context.ranks().is_some() {
-            let why = "ranks of MPI train on nodes and links, not on labels of edges; leave mpirun out";
-            return Err(Usage::error(format!("{}: {why}", examples.option())));
-        }
         let batch = self.batch.resolve(context)?;
         if let Some(memory) = self.options.limits.memory.filter(|&memory| memory < START) {
             let why = format!("the program alone takes {}", words::bytes(START));

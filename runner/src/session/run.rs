@@ -26,7 +26,6 @@ use super::run_dir::status::State;
 use super::run_dir::{self, Configured, RunDir};
 use super::{Session, machine, report, trainers};
 use crate::paths::lossy;
-use crate::task::Examples;
 use crate::usage::Usage;
 use crate::{
     Beginning, Evaluation, Event, ExecutorSettings, Job, Plans, Position, Progress, Recorder, RunContext, Simulated,
@@ -235,10 +234,6 @@ fn check(session: &Session, resumed: Option<&Path>) -> Result<()> {
     }
     if training.checkpoint_every.is_some() && training.run.is_none() && resumed.is_none() {
         return Err(Usage::error("--checkpoint-every: checkpoints are kept in a run directory; give --run DIR"));
-    }
-    if training.shard.is_some() && session.config.planning.model.task.examples() == Examples::Edges {
-        let why = "edges are scored by the embeddings of whole neighbourhoods, of which no rank has all features";
-        return Err(Usage::error(format!("--shard: {why}; leave it out of {}", Examples::Edges.option())));
     }
     training.shard.map_or(Ok(()), |_| ranks::check_shard(&session.context, training.evaluation))?;
     training.run.as_deref().map_or(Ok(()), RunDir::refuse_taken)?;
