@@ -9,13 +9,16 @@ use crate::evaluated::Scored;
 use crate::links::{Embed, Ends, decoder_elements};
 use crate::task::Split;
 
-/// The outputs of pairs of rows of embeddings, `[pairs, outputs]`.
+/// The outputs of pairs of rows of embeddings, `[pairs, outputs]`, by the operator's own decoder or that of the model.
 pub(crate) fn outputs(
-    training: &dyn Training,
+    training: &mut dyn Training,
     model: &ModelSpec,
     rows: &[f32],
     pairs: &[[u32; 2]],
 ) -> Result<Vec<f32>> {
+    if let Some(outputs) = training.pair_scores(rows, pairs, model.num_classes) {
+        return Ok(outputs?);
+    }
     let decoder = decoder_elements(model, training.parameters()?);
     Ok(model.decoder.outputs((rows, model.num_classes, model.edge_outputs), (pairs, &[]), &decoder))
 }

@@ -466,12 +466,10 @@ impl ModelSpec {
         if outputs > MAX_WIDTH {
             return Err(("edge_outputs", format!("it is {outputs}; give at most {MAX_WIDTH}")));
         }
-        if self.decoder != Decoder::Mlp && outputs > 1 {
+        // A custom model's decoder is its own, and not named here.
+        if self.kind != ModelKind::Custom && self.decoder != Decoder::Mlp && outputs > 1 {
             let what = format!("{} gives one output, and the task has {outputs}; use mlp", self.decoder);
             return Err(("decoder", what));
-        }
-        if self.kind == ModelKind::Custom {
-            return Err(("edge_outputs", "a custom model learns nodes or links; leave it out".to_string()));
         }
         if let LossKind::Submitted(loss) = self.loss {
             return Err(("loss", format!("{} of another crate is of nodes; use one of MorphGL's", loss.name)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 use morphgl_graph_store::{Dataset, TargetMatrix};
-use morphgl_registry::{Block, HostBatch, MiniBatch};
+use morphgl_registry::{Block, HostBatch, MiniBatch, TargetValues};
 use pyo3::prelude::*;
 
 use crate::buffer::{Buffer, Kind};
@@ -222,6 +222,20 @@ impl Batch {
     #[getter]
     fn num_positives(&self) -> usize {
         self.shared.arrays.host.pairs.as_ref().map_or(0, |pairs| pairs.num_positives)
+    }
+
+    /// Class of each pair, -1 for none; empty where pairs have none.
+    #[getter]
+    fn pair_labels(&self) -> Buffer {
+        self.of(&self.shared.arrays.host.labels, Kind::I32)
+    }
+
+    /// Targets `[pairs, targets]`, NaN where unknown; empty where pairs have none.
+    #[getter]
+    fn pair_targets(&self) -> Buffer {
+        let TargetValues { width, values } = &self.shared.arrays.host.targets;
+        let shape = vec![values.len().checked_div(*width).unwrap_or(0), *width];
+        self.buffer(bytemuck::cast_slice(values), shape, Kind::F32)
     }
 
     #[getter]

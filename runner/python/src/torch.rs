@@ -117,12 +117,13 @@ impl Torch {
         };
         let form: String = operator.ask(&KEY, "form", ())?;
         operator.form = Form::named(&form);
-        let ModelSpec { task, loss, num_classes, .. } = &spec.model;
+        let ModelSpec { task, loss, num_classes, edge_outputs, .. } = &spec.model;
         // Settings of the loss that are not given have their defaults.
         let values = loss.settings().iter().map(|s| (s.name.to_string(), spec.model.loss_settings().value(s.name)));
         let settings = serde_json::Value::Object(values.collect()).to_string();
         let own = ["loss", "decoder"].map(|setting| spec.model.settings().word(setting));
-        operator.tell("learn", (task.to_string(), loss.to_string(), settings, *num_classes, own))?;
+        let widths = [*num_classes, *edge_outputs];
+        operator.tell("learn", (task.to_string(), loss.to_string(), settings, widths, own, context.seed))?;
         operator.set_threads(context.threads)?;
         Ok(operator)
     }
@@ -287,17 +288,22 @@ impl Training for Torch {
 
     fn score_logits(&mut self, logits: &[f32], targets: Targets<'_>, width: usize) -> Result<Score> {
         let rows = logits.len().checked_div(width).unwrap_or(0);
-        let (targets, num_positives) = match targets {
-            Targets::Classes(labels) => (copied(labels, vec![rows], Kind::I32), 0),
-            Targets::Values(values) => (copied(values, vec![rows, width], Kind::F32), 0),
-            Targets::Pairs(pairs) => (copied_pairs(&pairs.ends), pairs.num_positives),
-            Targets::PairClasses(..) | Targets::PairValues(..) => {
-                let what = "a torch module learns nodes or links, not labels of edges; train one of MorphGL's models";
-                return Err(Error::setting("targets", what));
-            }
+        let classes = |labels: &[i32]| Some(copied(labels, vec![labels.len()], Kind::I32));
+        let of_rows = |values: &[f32], rows: usize| {
+            let width = values.len().checked_div(rows).unwrap_or(0);
+            Some(copied(values, vec![rows, width], Kind::F32))
         };
+        let (targets, pairs) = match targets {
+            Targets::Classes(labels) => (classes(labels), None),
+            Targets::Values(values) => (of_rows(values, rows), None),
+            Targets::Pairs(pairs) => (None, Some(pairs)),
+            Targets::PairClasses(pairs, labels) => (classes(labels), Some(pairs)),
+            Targets::PairValues(pairs, values) => (of_rows(values, pairs.ends.len()), Some(pairs)),
+        };
+        let num_positives = pairs.map_or(0, |pairs| pairs.num_positives);
+        let pairs = pairs.map(|pairs| copied_pairs(&pairs.ends));
         let outputs = copied(logits, vec![rows, width], Kind::F32);
-        let scored = self.ask(&OF_ALL, "score_outputs", (outputs, targets, num_positives))?;
+        let scored = self.ask(&OF_ALL, "score_outputs", (outputs, targets, pairs, num_positives))?;
         let (loss_sum, correct, count): (f64, u64, u64) = scored;
         Ok(Score { loss_sum, correct, count })
     }

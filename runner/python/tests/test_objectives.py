@@ -150,10 +150,10 @@ def test_functions_are_losses(graph, task, loss, function):
 
 
 class Pairwise(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, outputs=1):
         super().__init__()
         torch.manual_seed(3)
-        self.lins = torch.nn.ModuleList([torch.nn.Linear(10, 5), torch.nn.Linear(5, 1)])
+        self.lins = torch.nn.ModuleList([torch.nn.Linear(10, 5), torch.nn.Linear(5, outputs)])
 
     def forward(self, sources, destinations):
         return self.lins[1](self.lins[0](torch.cat([sources, destinations], 1)).relu())

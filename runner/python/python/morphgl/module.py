@@ -21,27 +21,31 @@ class ModuleTrainer:
     """Trains `module` by `optimizers` on mini-batches, by the loss that the run's spec names or by `loss(outputs, targets)`.
 
     `forward(module, batch)` gives the outputs, of all nodes of the mini-batch or of its seeds alone. `induced` says that a mini-batch is
-    a subgraph, whose edges are the same for every layer. `decoder(sources, destinations)` scores pairs by two rows of outputs each;
-    without one their dot product does. `stepping` are settings of :class:`Stepping`.
+    a subgraph, whose edges are the same for every layer. `decoder(sources, destinations)` makes scores of links, or outputs of labelled
+    edges, of two rows of outputs each; without one links have their dot product ("dot"), and edges an :class:`EdgeDecoder` ("mlp").
+    `stepping` are settings of :class:`Stepping`.
     """
 
     def __init__(self, module, optimizers, forward=None, output="torch", induced=False, loss=None, decoder=None, **stepping):
         self.module, self.optimizers, self.output, self.induced = module, optimizers, output, induced
         self.forward = forward or (dgl_forward if output == "dgl" else edge_forward)
-        self.loss, self.decoder = loss, decoder
+        self.loss, self.given = loss, decoder
+        self.decoder = None if isinstance(decoder, str) else decoder
+        # Of a labelled edge; 0 where nodes or links are learned.
+        self.edge_outputs = 0
+        # Parameters that the first optimizer was given.
+        self.lent = []
         self.seeds = 0
         # By the prefix of their tensors' names.
         self.parts = {"": module}
         own = {id(p) for p in module.parameters()}
         of_decoder = [id(p) for p in decoder.parameters()] if isinstance(decoder, torch.nn.Module) else []
         if isinstance(decoder, torch.nn.Module) and not (of_decoder and own.issuperset(of_decoder)):
-            if any(name.startswith("decoder.") for name in module.state_dict()):
-                raise ValueError("decoder: the module has a part of that name; give decoder=module.decoder, or rename it")
-            self.parts["decoder."] = decoder
+            self.add_decoder(decoder)
         for name, tensor in self.state().items():
             if tensor.dtype == torch.float64:
                 raise ValueError(f"model: {name} is float64; call module.float(): parameters are kept as float32")
-        self.trained = {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
+        self.trained = self.trainable()
         if not self.trained:
             raise ValueError("model: no parameter of the module requires a gradient; there is nothing to train")
         stepped = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
@@ -53,18 +57,57 @@ class ModuleTrainer:
         self.device, self.dtype = first.device, first.dtype
         self.stepping = Stepping(optimizers, self.device, **stepping)
 
+    def add_decoder(self, decoder):
+        """Makes `decoder` a part beside the module."""
+        if any(name.startswith("decoder.") for name in self.module.state_dict()):
+            raise ValueError("decoder: the module has a part of that name; give decoder=module.decoder, or rename it")
+        self.parts["decoder."] = self.decoder = decoder
+
+    def make_decoder(self, width, outputs, seed=0):
+        """Adds an :class:`EdgeDecoder`, a function of `seed`, which is stepped with the first parameters of the first optimizer."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            decoder = EdgeDecoder(width, outputs)
+        self.add_decoder(decoder.to(self.device, self.dtype))
+        self.trained = self.trainable()
+        for optimizer in self.optimizers[:1]:
+            self.lent = list(decoder.parameters())
+            optimizer.param_groups[0]["params"].extend(self.lent)
+
+    def release(self):
+        """Leaves the optimizers, which are the caller's, with the parameters that they had."""
+        for parameter in self.lent:
+            self.optimizers[0].state.pop(parameter, None)
+        if self.lent:
+            del self.optimizers[0].param_groups[0]["params"][-len(self.lent):]
+            self.lent = []
+
+    def trainable(self):
+        """The parameters by name."""
+        return {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
+
     def state(self):
         """All tensors by name, which share the memory of the module and its decoder."""
         return {prefix + name: tensor for prefix, part in self.parts.items() for name, tensor in part.state_dict().items()}
 
-    def learn(self, task, loss, settings, width, own):
-        """What is learned, as the run's spec has it: `own` are the names of a loss and a decoder of the caller's, empty for none."""
-        for name, function, known in (("loss", self.loss, own[0]), ("decoder", self.decoder, own[1])):
+    def learn(self, task, loss, settings, widths, own, seed):
+        """What is learned, as the run's spec has it: `widths` are those of the module's outputs and of those of a labelled edge, 0 where none
+        is learned; `own` are the names of a loss and a decoder of the caller's, empty for none."""
+        (self.width, self.edge_outputs), self.task = widths, task
+        # What the module's outputs are.
+        self.gives = "link" if self.edge_outputs else task
+        decoder, usual = self.given, "mlp" if self.edge_outputs else "dot"
+        if isinstance(decoder, str):
+            if decoder != usual:
+                raise ValueError(f'decoder: {decoder!r} is one of MorphGL\'s own models; give "{usual}", or a module of two embeddings')
+            decoder = None
+        for name, function, known in (("loss", self.loss, own[0]), ("decoder", decoder, own[1])):
             if known and function is None:
                 raise ValueError(f"{name}: the run was begun with {known!r} of the caller's; give it again as {name}=")
             if function is not None and not known:
                 raise ValueError(f"{name}: the run was begun with one by name; leave it out")
-        self.task, self.width = task, width
+        if self.edge_outputs and self.decoder is None:
+            self.make_decoder(self.width, self.edge_outputs, seed)
         self.objective = Objective(task, loss, json.loads(settings), self.loss)
 
     def form(self):
@@ -82,10 +125,10 @@ class ModuleTrainer:
         placed = self.placed(MAKE[self.output](batch, False))
         with self.stepping.precision(self.device):
             outputs = self.stepping.widened(self.forward(self.module, placed))
-        if outputs.dim() == 1 and self.width == 1 and self.task in ("multilabel", "regress"):
+        if outputs.dim() == 1 and self.width == 1 and self.gives in ("multilabel", "regress"):
             outputs = outputs[:, None]
         if outputs.shape[0] not in (size, batch.n_id.shape[0]) or outputs.dim() != 2:
-            raise ValueError(f"model: its output has shape {list(outputs.shape)}; give [nodes, {WIDTHS[self.task]}], one row per node of the "
+            raise ValueError(f"model: its output has shape {list(outputs.shape)}; give [nodes, {WIDTHS[self.gives]}], one row per node of the "
                              f"mini-batch ({batch.n_id.shape[0]}) or a seed ({size})")
         return outputs[:size]
 
@@ -94,21 +137,24 @@ class ModuleTrainer:
         if has == self.width:
             return
         cure = {"classify": 'give the last layer as many, or evaluation="sampled"',
-                "link": f"give embedding={has}"}.get(self.task, "give the last layer as many")
-        raise ValueError(f"model: its output has {has} columns for {self.width} {WIDTHS[self.task]}; {cure}")
+                "link": f"give embedding={has}"}.get(self.gives, "give the last layer as many")
+        raise ValueError(f"model: its output has {has} columns for {self.width} {WIDTHS[self.gives]}; {cure}")
 
     def decode(self, outputs, sources, destinations):
-        """Scores of pairs, by rows of outputs."""
+        """Scores of links, or outputs of labelled edges, by rows of outputs."""
         ends = outputs[sources], outputs[destinations]
         if self.decoder is None:
             return (ends[0] * ends[1]).sum(-1)
         with self.stepping.precision(self.device):
-            scores = self.stepping.widened(self.decoder(*ends))
-        if scores.dim() == 2 and scores.shape[1] == 1:
-            scores = scores[:, 0]
-        if scores.shape != sources.shape:
-            raise ValueError(f"decoder: its output has shape {list(scores.shape)} for {len(sources)} pairs; give [pairs]")
-        return scores
+            decoded = self.stepping.widened(self.decoder(*ends))
+        # A single output may be a vector.
+        width = self.edge_outputs or 1
+        if width == 1 and decoded.dim() == 1:
+            decoded = decoded[:, None]
+        if decoded.shape != (len(sources), width):
+            form = f"[pairs, {width}], the {WIDTHS[self.task]} of each" if self.edge_outputs else "[pairs]"
+            raise ValueError(f"decoder: its output has shape {list(decoded.shape)} for {len(sources)} pairs; give {form}")
+        return decoded if self.edge_outputs else decoded[:, 0]
 
     def placed(self, batch):
         """The mini-batch on the module's device, with features of its type."""
@@ -124,15 +170,21 @@ class ModuleTrainer:
         return batch
 
     def scored(self, batch):
-        """Sum of the losses, right answers and number of the seeds with a target, or of the pairs."""
-        outputs, size = self.outputs(batch), batch.batch_size
-        if self.task == "classify":
-            return self.objective.classes(outputs, torch.from_dlpack(batch.y)[:size].to(self.device))
-        self.check_width(outputs)
+        """Sum of the losses, right answers and number of the seeds or edges with a target, or of the pairs of links."""
+        outputs = self.outputs(batch)
+        if self.gives != "classify":
+            self.check_width(outputs)
+        labels, targets = (batch.pair_labels, batch.pair_targets) if self.edge_outputs else (batch.y, batch.targets)
+        if self.gives == "link":
+            outputs = self.decode(outputs, *torch.from_dlpack(batch.pairs).to(self.device))
+        return self.compared(outputs, labels if self.task == "classify" else targets, batch.num_positives)
+
+    def compared(self, outputs, targets, num_positives):
+        """As `scored`, of outputs of nodes or edges and their targets, those of further nodes left out; or of scores of links."""
         if self.task == "link":
-            scores = self.decode(outputs, *torch.from_dlpack(batch.pairs).to(self.device))
-            return self.objective.pairs(scores, batch.num_positives)
-        return self.objective.values(outputs, torch.from_dlpack(batch.targets)[:size].to(self.device))
+            return self.objective.pairs(outputs, num_positives)
+        targets = torch.from_dlpack(targets)[:len(outputs)].to(self.device)
+        return self.objective.classes(outputs, targets.long()) if self.task == "classify" else self.objective.values(outputs, targets)
 
     def accumulate(self, batch, drawn_by):
         self.set_mode(True)
@@ -167,7 +219,7 @@ class ModuleTrainer:
         return self.decoder is not None
 
     def pair_scores(self, outputs, pairs):
-        """Scores of pairs `[pairs, 2]` of rows of outputs."""
+        """Scores of links, or outputs of labelled edges, which are pairs `[pairs, 2]` of rows of outputs."""
         return array(self.scores_of(torch.from_dlpack(outputs).to(self.device, self.dtype), torch.from_dlpack(pairs)))
 
     def scores_of(self, outputs, pairs):
@@ -176,16 +228,13 @@ class ModuleTrainer:
             parts = [self.decode(outputs, *part.long().to(self.device).T) for part in pairs.split(PAIRS)]
         return torch.cat(parts) if parts else outputs.new_zeros(0)
 
-    def score_outputs(self, outputs, targets, num_positives):
-        """As `scored`, of outputs that :meth:`infer` gave: of their classes, values, or pairs of their rows."""
-        outputs, targets = torch.from_dlpack(outputs).to(self.device, self.dtype), torch.from_dlpack(targets)
+    def score_outputs(self, outputs, targets, pairs, num_positives):
+        """As `scored`, of outputs that :meth:`infer` gave, or of pairs `[pairs, 2]` of their rows."""
+        outputs = torch.from_dlpack(outputs).to(self.device, self.dtype)
         with torch.no_grad():
-            if self.task == "classify":
-                loss, correct, count = self.objective.classes(outputs, targets.long().to(self.device))
-            elif self.task == "link":
-                loss, correct, count = self.objective.pairs(self.scores_of(outputs, targets), num_positives)
-            else:
-                loss, correct, count = self.objective.values(outputs, targets.to(self.device))
+            if pairs is not None:
+                outputs = self.scores_of(outputs, torch.from_dlpack(pairs))
+            loss, correct, count = self.compared(outputs, targets, num_positives)
         return float(loss), correct, count
 
     def count(self):
@@ -247,6 +296,17 @@ class ModuleTrainer:
         for optimizer, state in zip(self.optimizers, states):
             optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         self.stepping.load(tensors)
+
+
+class EdgeDecoder(torch.nn.Module):
+    """Outputs of labelled edges by two layers over the rows of both ends, the source's first: MorphGL's own decoder "mlp"."""
+
+    def __init__(self, width, outputs):
+        super().__init__()
+        self.lins = torch.nn.ModuleList([torch.nn.Linear(2 * width, width), torch.nn.Linear(width, outputs)])
+
+    def forward(self, sources, destinations):
+        return self.lins[1](self.lins[0](torch.cat([sources, destinations], 1)).relu())
 
 
 def prefix_of(number):

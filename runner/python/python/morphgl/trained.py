@@ -37,6 +37,8 @@ class TrainedModule:
         spec, schema = described_by(path)
         induced = options.get("sampler", "neighbor") != "neighbor"
         trainer = ModuleTrainer(module, [], forward, output, induced, loss, decoder)
+        if spec.get("edge_outputs") and trainer.decoder is None:
+            trainer.make_decoder(spec["num_classes"], spec["edge_outputs"])
         arrays = Model.load(path).arrays
         trainer.set_parameters([(name, list(values.shape), values) for name, values in arrays.items()])
         form = {} if output == "dgl" or induced else {"expansion": "new"}
@@ -46,6 +48,11 @@ class TrainedModule:
     def module(self):
         """The module."""
         return self.trainer.module
+
+    @property
+    def decoder(self):
+        """The decoder of links or edges; None of nodes, and where links are scored by the dot product."""
+        return self.trainer.decoder
 
     def state_dict(self):
         """The tensors of the module, and of a decoder of its own as `decoder.…`, which share their memory."""

@@ -36,8 +36,8 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         torch optimizer, or a list of several that each have some of them and are stepped together; default `torch.optim.Adam` of all at a
         learning rate of 0.003.
     forward
-        `forward(module, batch)` gives outputs `[nodes, classes]`, or of other tasks `[nodes, targets]` or embeddings, of the mini-batch's
-        nodes or of its seeds alone. Default: `module(batch.x, batch.edge_index)`, with `output="dgl"`
+        `forward(module, batch)` gives outputs `[nodes, classes]`, or of other tasks `[nodes, targets]`, or of links and edges embeddings, of
+        the mini-batch's nodes or of its seeds alone. Default: `module(batch.x, batch.edge_index)`, with `output="dgl"`
         `module(blocks, blocks[0].srcdata["feat"])`.
     output
         The form of the module's mini-batches, as of :class:`NeighborLoader`: "torch" (default), "pyg" or "dgl".
@@ -48,16 +48,17 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     progress
         Whether progress is shown on stderr.
     task
-        "classify" (default), "multilabel", "regress" or "link".
+        "classify" (default), "multilabel", "regress" or "link"; of edges in place of nodes with `on="edges"`.
     loss
         One of the task's by name, with settings as `loss_option={…}`, or of MorphGL's own models one of a crate that the package was
         built with. Of a module also a function `loss(outputs, targets)`, whose value is a tensor of one number, the mean over the rows: the
         logits `[seeds, classes]` and classes of the seeds that have one; outputs and targets `[seeds, K]` of those with a known
-        target, NaN for others; or scores `[pairs]` of pairs and their labels, 1. for the positives, which come first, and 0.
+        target, NaN for others; with `on="edges"` those of edges in place of seeds; or scores `[pairs]` of pairs and their labels, 1. for the positives, which come first, and 0.
     decoder
         Of links: how two embeddings score a pair. Of MorphGL's own models "dot" (default), "distmult" or "mlp"; of a module "dot", or
-        a function or module `decoder(sources, destinations)` of rows of embeddings, which gives `[pairs]`. Embeddings of a module have
-        `embedding=` columns.
+        a function or module `decoder(sources, destinations)` of rows of embeddings, which gives `[pairs]`. With `on="edges"` it gives the
+        classes, labels or values `[pairs, K]`: "mlp" (default) by two layers over both ends, the source first, which of a module are
+        stepped with the first parameters of the first optimizer. Embeddings of a module have `embedding=` columns.
     scheduler, schedule_every
         Of a module: one of torch's schedulers of `optimizer`, or a list, which is stepped as each "epoch" begins but the first, or after each
         "step" of the optimizer. `ReduceLROnPlateau` is stepped after each epoch that is evaluated, by the score that the best model is
@@ -100,8 +101,6 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model: {type(model).__name__}; give the name of a model, or a torch.nn.Module")
-    if isinstance(decoder, str) and decoder != "dot":
-        raise ValueError(f'decoder: {decoder!r} is one of MorphGL\'s own models; give "dot", or a module of two embeddings')
     functions = {name: value for name, value in (("loss", loss), ("decoder", decoder)) if value is not None and not isinstance(value, str)}
     for name, function in functions.items():
         if not callable(function):
@@ -125,14 +124,17 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
             warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
                           "over a NeighborLoader", stacklevel=2)
     sampler = options.get("sampler", "neighbor")
-    trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), functions.get("decoder"),
+    trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), decoder,
                             scheduler=scheduler, every=schedule_every, clip_norm=clip_norm, autocast=autocast)
     if trainer.stepping.goes_by_score and (options.get("evaluation") == "none" or not is_validated(graph, options)):
         raise ValueError("scheduler: ReduceLROnPlateau steps by the validation score, and nothing is validated; give the graph a validation "
                          "split, and leave evaluation out, or give a scheduler that steps by itself")
     hook = epoch_hook(on_epoch, trainer.stepping.end)
     with saved_model({**options, "resume": resume}) as (words, saved):
-        training = training_of(run("train", graph, [], words, trainer, progress, hook))
+        try:
+            training = training_of(run("train", graph, [], words, trainer, progress, hook))
+        finally:
+            trainer.release()
         if os.path.exists(saved):
             training.model = TrainedModule.of(saved, trainer, options)
     return training

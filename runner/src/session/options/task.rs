@@ -101,7 +101,9 @@ impl TaskOptions {
     /// The model with this task, for a dataset with this many classes, or labels or values.
     pub(crate) fn set(&self, model: ModelSpec, of_dataset: usize) -> ModelSpec {
         let examples = self.examples();
-        let default = if examples == Examples::Edges { Decoder::Mlp } else { Decoder::default() };
+        // A custom model has a decoder of its own.
+        let has_mlp = examples == Examples::Edges && model.kind != ModelKind::Custom;
+        let default = if has_mlp { Decoder::Mlp } else { Decoder::default() };
         // Without layers, features are the embeddings as they are.
         let features = model.in_dim;
         let embedding = if model.kind == ModelKind::Embedding && features > 0 { features } else { EMBEDDING };

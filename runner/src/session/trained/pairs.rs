@@ -89,7 +89,7 @@ impl Trained {
         let pairs = read_pairs(file, &self.dataset, self.names.as_ref(), types)?;
         let num_nodes = self.dataset.num_nodes();
         let embedded = self.embedded(Ends::of(num_nodes, pairs.iter().copied()))?;
-        let outputs = edges::outputs(self.training.as_ref(), &model, &embedded.rows, &embedded.pairs)?;
+        let outputs = edges::outputs(self.training.as_mut(), &model, &embedded.rows, &embedded.pairs)?;
         let ids =
             pairs.iter().map(|pair| [0, 1].map(|end| self.id_of(pair[end], types.map(|types| types[end])))).collect();
         Ok(self.predictions(Predicted::Edges(ids), outputs, None))
