@@ -4,7 +4,8 @@
 /// instructions of that level.
 ///
 /// The arms see the function's arguments. What an arm calls is compiled for its level where it is `#[inline(always)]`,
-/// or where it has `#[target_feature]`s of that level. On processors other than x86-64 only the portable arm exists.
+/// or where it has `#[target_feature]`s of that level. On processors other than x86-64 only the portable arm exists. The
+/// function may have a type parameter with a bound, `fn name<T: Bound>(…)`, which the types of its arguments determine.
 ///
 /// ```
 /// use morphgl_platform::{SimdLevel, simd_dispatch};
@@ -28,21 +29,21 @@
 macro_rules! simd_dispatch {
     (
         $(#[$meta:meta])*
-        $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
+        $vis:vis fn $name:ident $(<$element:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
         avx512: $avx512:expr, avx2: $avx2:expr, portable: $portable:expr $(,)?
     ) => {
         $(#[$meta])*
-        $vis fn $name(level: $crate::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
+        $vis fn $name $(<$element: $bound>)? (level: $crate::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
             assert!(level <= $crate::SimdLevel::detected(), "this processor has no {level}");
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-                fn avx2($($arg: $ty),*) $(-> $ret)? {
+                fn avx2 $(<$element: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                     $avx2
                 }
                 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
                 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-                fn avx512($($arg: $ty),*) $(-> $ret)? {
+                fn avx512 $(<$element: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                     $avx512
                 }
                 match level {

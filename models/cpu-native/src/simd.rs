@@ -14,16 +14,19 @@ use wide::{f32x4, u32x4};
 /// compiled for `level`. A generic body is an `unsafe fn` whose only precondition is a processor with the instructions of
 /// `S`; any other precondition is kept by the callers of `name`.
 macro_rules! dispatch {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $body:ident::<S>) => {
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident $(<$element:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) = $body:ident::<S $(, $t:ident)?>
+    ) => {
         morphgl_platform::simd_dispatch! {
             $(#[$meta])*
-            $vis fn $name($($arg: $ty),*);
+            $vis fn $name $(<$element: $bound>)? ($($arg: $ty),*);
             // SAFETY: an arm runs only on processors that have its level.
-            avx512: unsafe { $body::<$crate::simd::Avx512>($($arg),*) },
+            avx512: unsafe { $body::<$crate::simd::Avx512 $(, $t)?>($($arg),*) },
             // SAFETY: as above.
-            avx2: unsafe { $body::<$crate::simd::Avx2>($($arg),*) },
+            avx2: unsafe { $body::<$crate::simd::Avx2 $(, $t)?>($($arg),*) },
             // SAFETY: the portable level is the target's baseline.
-            portable: unsafe { $body::<$crate::simd::Portable>($($arg),*) },
+            portable: unsafe { $body::<$crate::simd::Portable $(, $t)?>($($arg),*) },
         }
     };
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {

@@ -17,7 +17,7 @@ dispatch! {
     fn rows(a: &Attention<'_>, inputs: RowInputs<'_>, rows: Range<usize>, outputs: [&mut [f32]; 2]) = rows_of::<S>
 }
 dispatch! {
-    /// Completes the pairs of a row of attention over shared rows.
+    /// Completes the pairs of a row.
     pub(super) fn row_scores(
         a: &Attention<'_>,
         halves: Halves<'_>,
@@ -109,7 +109,7 @@ unsafe fn rows_of<S: Simd>(
             unsafe { kernels::dots::<S>(grad, values, width, &mut pair[..heads]) };
         }
         let dst_grads = &mut dst_grads[(row - rows.start) * heads..(row + 1 - rows.start) * heads];
-        score_grads(a, inputs.halves, row, factors.as_mut(), coefficients, [pairs, dst_grads]);
+        row_scores(a.options.level, a, inputs.halves, row, factors.as_mut(), coefficients, [pairs, dst_grads]);
     }
 }
 

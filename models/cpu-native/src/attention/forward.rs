@@ -17,10 +17,15 @@ dispatch! {
     fn halves(a: &Attention<'_>, inputs: Inputs<'_>, nodes: Range<usize>, halves: [&mut [f32]; 2]) = halves_of::<S>
 }
 dispatch! {
-    /// Writes the coefficients and the output of rows.
-    fn rows(a: &Attention<'_>, inputs: RowInputs<'_>, rows: Range<usize>, outputs: [&mut [f32]; 2]) = rows_of::<S>
+    /// Writes the weighted sum of a row's entries, whose values and coefficients are the inputs.
+    fn sum(
+        a: &Attention<'_>,
+        inputs: (&[f32], &[f32]),
+        row: usize,
+        factors: Option<&mut Factors<'_>>,
+        out: &mut [f32],
+    ) = sum_of::<S>
 }
-
 dispatch! {
     /// Writes the coefficients of rows.
     pub(super) fn coefficients(
@@ -50,7 +55,7 @@ pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], 
     let inputs = RowInputs { values: inputs.values, halves };
     let pieces = [Piece::Entry { self_loops: a.options.self_loops, each: heads }, Piece::Row(a.cols())];
     Parts::new(a.edges.indptr, WORK).run(pieces, [coefficients, out], &|part, outputs| {
-        rows(level, a, inputs, part, outputs);
+        rows(a, inputs, part, outputs);
     });
 }
 
@@ -74,14 +79,9 @@ unsafe fn halves_of<S: Simd>(
     }
 }
 
-#[inline(always)]
-unsafe fn rows_of<S: Simd>(
-    a: &Attention<'_>,
-    inputs: RowInputs<'_>,
-    rows: Range<usize>,
-    [coefficients, out]: [&mut [f32]; 2],
-) {
-    let (heads, cols) = (a.options.heads, a.cols());
+/// Writes the coefficients and the output of rows.
+fn rows(a: &Attention<'_>, inputs: RowInputs<'_>, rows: Range<usize>, [all_coefficients, out]: [&mut [f32]; 2]) {
+    let (heads, cols, level) = (a.options.heads, a.cols(), a.options.level);
     let first_entry = a.entry(rows.start);
     let mut factors = Factors::new(a, rows.end);
     let mut next = rows.start;
@@ -91,15 +91,13 @@ unsafe fn rows_of<S: Simd>(
             next += 1;
         }
         let group = (start - first_entry) * heads..(a.entry(next) - first_entry) * heads;
-        let group = &mut coefficients[group];
+        let group = &mut all_coefficients[group];
         let of_row = |row: usize| (a.entry(row) - start) * heads..(a.entry(row + 1) - start) * heads;
-        // SAFETY: the caller promises the instructions.
-        unsafe { coefficients_of::<S>(a, inputs.halves, first..next, group) };
+        coefficients(level, a, inputs.halves, first..next, group);
         for row in first..next {
             let coefficients = &group[of_row(row)];
             let out = &mut out[(row - rows.start) * cols..(row + 1 - rows.start) * cols];
-            // SAFETY: the caller promises the instructions.
-            unsafe { sum::<S>(a, inputs.values, row, coefficients, factors.as_mut(), out) };
+            sum(level, a, (inputs.values, coefficients), row, factors.as_mut(), out);
         }
     }
 }
@@ -248,13 +246,11 @@ impl WeightedRows for SourceRows<'_> {
     }
 }
 
-/// Writes the weighted sum of a row's entries.
 #[inline(always)]
-unsafe fn sum<S: Simd>(
+unsafe fn sum_of<S: Simd>(
     a: &Attention<'_>,
-    values: &[f32],
+    (values, coefficients): (&[f32], &[f32]),
     row: usize,
-    coefficients: &[f32],
     mut factors: Option<&mut Factors<'_>>,
     out: &mut [f32],
 ) {
@@ -275,21 +271,19 @@ unsafe fn sum<S: Simd>(
     } else {
         out.fill(0.0);
     }
+    // All edges at once; with dropout, in windows of its factors.
     let (sources, ahead) = (a.edges.indices, rows_ahead(cols));
-    let Some(factors) = factors else {
-        let terms = SourceRows { values, cols, heads, sources, first, len: end - first, ahead, coefficients };
-        // SAFETY: the caller promises the instructions.
-        return unsafe { kernels::add_rows::<S, _>(&terms, heads, width, out) };
-    };
     let mut edge = first;
     while edge < end {
-        let entry = |edge: usize| a.entry(row) + edge - first;
-        let factors = factors.of(row, entry(edge), entry(end));
-        let len = factors.len() / heads;
-        for (factor, coefficient) in factors.iter_mut().zip(&coefficients[(edge - first) * heads..]) {
-            *factor *= coefficient;
+        let mut coefficients = &coefficients[(edge - first) * heads..];
+        if let Some(factors) = &mut factors {
+            let entry = |edge: usize| a.entry(row) + edge - first;
+            let factors = factors.of(row, entry(edge), entry(end));
+            factors.iter_mut().zip(coefficients).for_each(|(factor, coefficient)| *factor *= coefficient);
+            coefficients = factors;
         }
-        let terms = SourceRows { values, cols, heads, sources, first: edge, len, ahead, coefficients: factors };
+        let len = coefficients.len() / heads;
+        let terms = SourceRows { values, cols, heads, sources, first: edge, len, ahead, coefficients };
         // SAFETY: the caller promises the instructions.
         unsafe { kernels::add_rows::<S, _>(&terms, heads, width, out) };
         edge += len;

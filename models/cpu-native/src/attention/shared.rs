@@ -19,10 +19,10 @@ use morphgl_graph_store::FeatureView;
 use super::backward::row_scores;
 use super::factors::Factors;
 use super::forward::coefficients;
-use super::{Attention, Halves, WORK};
+use super::{Attention, Halves, Options, WORK};
 use crate::parallel::{self, ROWS};
-use crate::simd::{Simd, dispatch};
-use kernels::{Rows, Terms};
+use crate::simd::Element;
+use kernels::{RowRange, Rows, Terms};
 pub(crate) use sources::SourceGrads;
 
 /// Bytes of rows that are prefetched.
@@ -54,27 +54,24 @@ pub(crate) struct SharedGrads<'a> {
     pub(crate) vectors: &'a mut [f32],
 }
 
-dispatch! {
-    fn halves(a: &Attention<'_>, inputs: SharedRows<'_>, nodes: Range<usize>, halves: [&mut [f32]; 2]) = halves_of::<S>
-}
-dispatch! {
-    fn rows(a: &Attention<'_>, inputs: (SharedRows<'_>, &[f32]), rows: Range<usize>, out: &mut [f32]) = rows_of::<S>
-}
-dispatch! {
-    fn grads(
-        a: &Attention<'_>,
-        inputs: (SharedRows<'_>, Halves<'_>, &[f32]),
-        rows: Range<usize>,
-        grads: SharedGrads<'_>,
-    ) = grads_of::<S>
-}
-
 /// Where the sums of a destination's first head begin among those of all blocks, and how far its heads are apart.
 #[inline(always)]
 fn head_rows(a: &Attention<'_>, row: usize) -> (usize, usize) {
     let first = row / ROWS * ROWS;
     let by_head = ROWS.min(a.num_dst() - first) * a.options.width;
     (first * a.cols() + (row - first) * a.options.width, by_head)
+}
+
+/// Calls a function for the element type of the view.
+macro_rules! by_type {
+    ($view:expr, |$values:ident| $call:expr) => {
+        match $view {
+            FeatureView::F32($values) => $call,
+            FeatureView::F16($values) => $call,
+            FeatureView::Bf16($values) => $call,
+            FeatureView::U8($values) => $call,
+        }
+    };
 }
 
 impl Attention<'_> {
@@ -89,13 +86,18 @@ impl Attention<'_> {
     ///
     /// When a length is wrong.
     pub(crate) fn shared_halves(&self, inputs: SharedRows<'_>, mut kept: &mut [f32]) {
-        let (heads, num_src, level) = (self.options.heads, self.edges.num_src, self.options.level);
+        let (heads, num_src) = (self.options.heads, self.edges.num_src);
         assert!(inputs.att_src.len() == self.cols() && inputs.att_dst.len() == self.cols(), "attention vectors");
         let [_, src, dst] = self.kept_lens().map(|len| kept.split_off_mut(..len).expect("elements kept for backward"));
         // The destination nodes are the first source nodes, so the last tasks have no destination.
         let outputs = [(src, WORK * heads), (dst, WORK * heads)];
         parallel::tasks(num_src.div_ceil(WORK), outputs, &|task, outputs| {
-            halves(level, self, inputs, parallel::block(task, WORK, num_src), outputs);
+            by_type!(inputs.view, |values| halves_of(
+                self,
+                (inputs, values),
+                parallel::block(task, WORK, num_src),
+                outputs
+            ));
         });
     }
 
@@ -126,7 +128,7 @@ impl Attention<'_> {
         assert_eq!(inputs.of_edges.len(), self.num_edges(), "a row per edge");
         assert_eq!(of_block.len(), self.coefficients_len(block.clone()), "coefficients of {block:?}");
         coefficients(self.options.level, self, self.halves(halves), block.clone(), of_block);
-        rows(self.options.level, self, (inputs, of_block), block, sums);
+        by_type!(inputs.view, |values| rows_of(self, (inputs, values), of_block, block, sums));
     }
 
     /// Computes the gradients of scores and vectors of a block of rows.
@@ -145,7 +147,8 @@ impl Attention<'_> {
         assert_eq!(outputs.pairs.len(), 2 * self.coefficients_len(block.clone()), "pairs of {block:?}");
         assert_eq!(outputs.dst.len(), block.len() * self.options.heads, "gradients of halves of {block:?}");
         assert_eq!(outputs.vectors.len(), 2 * self.cols(), "gradients of the vectors");
-        grads(self.options.level, self, (inputs, self.halves(halves), coefficients), block, outputs);
+        let kept = (self.halves(halves), coefficients);
+        by_type!(inputs.view, |values| grads_of(self, (inputs, values), kept, block, outputs));
     }
 
     /// Writes the gradients of all rows, `[num_src, width]`; `src_grads` is scratch of an element per source node and
@@ -161,144 +164,115 @@ impl Attention<'_> {
     }
 }
 
-/// Calls a function for the element type of the view.
-macro_rules! by_type {
-    ($view:expr, |$values:ident| $call:expr) => {
-        match $view {
-            FeatureView::F32($values) => $call,
-            FeatureView::F16($values) => $call,
-            FeatureView::Bf16($values) => $call,
-            FeatureView::U8($values) => $call,
-        }
-    };
-}
-
 /// The rows of the nodes and of the edges' sources.
-#[inline(always)]
-fn matrices<'a, T>(values: &'a [T], inputs: SharedRows<'a>, width: usize) -> [Rows<'a, T>; 2] {
+fn matrices<'a, T>((inputs, values): (SharedRows<'a>, &'a [T]), width: usize) -> [Rows<'a, T>; 2] {
     let ahead = (BYTES_AHEAD / (width * size_of::<T>())).clamp(2, 24);
     [inputs.of_nodes, Some(inputs.of_edges)].map(|indices| Rows { values, width, indices, ahead })
 }
 
-#[inline(always)]
-unsafe fn halves_of<S: Simd>(
+fn halves_of<T: Element>(
     a: &Attention<'_>,
-    inputs: SharedRows<'_>,
+    inputs: (SharedRows<'_>, &[T]),
     nodes: Range<usize>,
     [src, dst]: [&mut [f32]; 2],
 ) {
-    let (heads, width) = (a.options.heads, a.options.width);
-    by_type!(inputs.view, |values| {
-        let [rows, _] = matrices(values, inputs, width);
-        let mut halves = [(inputs.att_src, src), (inputs.att_dst, dst)];
-        // Both halves of a few nodes at a time: their rows are read again from the cache.
-        const AT_ONCE: usize = 16;
-        for start in nodes.clone().step_by(AT_ONCE) {
-            for (vectors, out) in &mut halves {
-                let count = AT_ONCE.min(nodes.end - start).min((out.len() / heads).saturating_sub(start - nodes.start));
-                let begin = out.len().min((start - nodes.start) * heads);
-                let out = &mut out[begin..];
-                // SAFETY: the caller promises the instructions.
-                unsafe { kernels::dots::<S, _>((rows, start, count), vectors, [heads, width], out, heads) };
-            }
+    let Options { heads, width, level, .. } = a.options;
+    let [rows, _] = matrices(inputs, width);
+    let mut halves = [(inputs.0.att_src, src), (inputs.0.att_dst, dst)];
+    // Both halves of a few nodes at a time: their rows are read again from the cache.
+    const AT_ONCE: usize = 16;
+    for first in nodes.clone().step_by(AT_ONCE) {
+        for (vectors, out) in &mut halves {
+            let len = AT_ONCE.min(nodes.end - first).min((out.len() / heads).saturating_sub(first - nodes.start));
+            let begin = out.len().min((first - nodes.start) * heads);
+            let range = RowRange { rows, first, len };
+            kernels::dots(level, range, vectors, [heads, width], &mut out[begin..], heads);
         }
-    });
+    }
 }
 
-#[inline(always)]
-unsafe fn rows_of<S: Simd>(
+fn rows_of<T: Element>(
     a: &Attention<'_>,
-    (inputs, coefficients): (SharedRows<'_>, &[f32]),
+    inputs: (SharedRows<'_>, &[T]),
+    coefficients: &[f32],
     block: Range<usize>,
     out: &mut [f32],
 ) {
-    let (heads, width, first_entry) = (a.options.heads, a.options.width, a.entry(block.start));
+    let (Options { heads, width, level, .. }, first_entry) = (a.options, a.entry(block.start));
     let by_head = block.len() * width;
     let mut factors = Factors::new(a, block.end);
-    by_type!(inputs.view, |values| {
-        let [of_nodes, of_edges] = matrices(values, inputs, width);
-        for row in block.clone() {
-            let out = &mut out[(row - block.start) * width..];
-            let (first, end, start) = (a.edge(row), a.edge(row + 1), a.entry(row));
-            let of_row = &coefficients[(start - first_entry) * heads..(a.entry(row + 1) - first_entry) * heads];
-            let (of_row, of_loop) = of_row.split_at((end - first) * heads);
-            let own = a.options.self_loops.then(|| of_nodes.get(row));
-            let mut done = 0;
-            // All edges with the self loop at once; with dropout, the edges in windows of its factors, then the self
-            // loop.
-            loop {
-                let (at, add) = (first + done, done > 0);
-                let (len, coefficients, own_term, last) = match factors.as_mut() {
-                    None => (end - first, of_row, own.map(|own| (own, of_loop)), true),
-                    Some(factors) if at < end => {
-                        let factors = factors.of(row, start + done, start + end - first);
-                        factors.iter_mut().zip(&of_row[done * heads..]).for_each(|(factor, c)| *factor *= c);
-                        done += factors.len() / heads;
-                        (factors.len() / heads, &*factors, None, first + done == end && own.is_none())
-                    }
-                    Some(factors) => {
-                        let own = own.map(|own| {
-                            let factors = factors.of(row, start + done, start + done + 1);
-                            factors.iter_mut().zip(of_loop).for_each(|(factor, c)| *factor *= c);
-                            (own, &*factors)
-                        });
-                        (0, of_row, own, true)
-                    }
-                };
-                let terms = Terms { rows: of_edges, first: at, len, coefficients, stride: heads, own: own_term };
-                // SAFETY: the caller promises the instructions.
-                unsafe { kernels::sum::<S, _>(&terms, [heads, by_head], add, out) };
-                if last {
-                    break;
+    let [of_nodes, of_edges] = matrices(inputs, width);
+    for row in block.clone() {
+        let out = &mut out[(row - block.start) * width..];
+        let (first, end, start) = (a.edge(row), a.edge(row + 1), a.entry(row));
+        let of_row = &coefficients[(start - first_entry) * heads..(a.entry(row + 1) - first_entry) * heads];
+        let (of_row, of_loop) = of_row.split_at((end - first) * heads);
+        let own = a.options.self_loops.then(|| of_nodes.get(row));
+        let mut done = 0;
+        // All edges with the self loop at once; with dropout, the edges in windows of its factors, then the self loop.
+        loop {
+            let (at, add) = (first + done, done > 0);
+            let (len, coefficients, own_term, last) = match factors.as_mut() {
+                None => (end - first, of_row, own.map(|own| (own, of_loop)), true),
+                Some(factors) if at < end => {
+                    let factors = factors.of(row, start + done, start + end - first);
+                    factors.iter_mut().zip(&of_row[done * heads..]).for_each(|(factor, c)| *factor *= c);
+                    done += factors.len() / heads;
+                    (factors.len() / heads, &*factors, None, first + done == end && own.is_none())
                 }
+                Some(factors) => {
+                    let own = own.map(|own| {
+                        let factors = factors.of(row, start + done, start + done + 1);
+                        factors.iter_mut().zip(of_loop).for_each(|(factor, c)| *factor *= c);
+                        (own, &*factors)
+                    });
+                    (0, of_row, own, true)
+                }
+            };
+            let terms = Terms { rows: of_edges, first: at, len, coefficients, stride: heads, own: own_term };
+            kernels::sum(level, &terms, [heads, by_head], add, out);
+            if last {
+                break;
             }
         }
-    });
+    }
 }
 
-#[inline(always)]
-unsafe fn grads_of<S: Simd>(
+fn grads_of<T: Element>(
     a: &Attention<'_>,
-    (inputs, halves, coefficients): (SharedRows<'_>, Halves<'_>, &[f32]),
+    inputs: (SharedRows<'_>, &[T]),
+    (halves, coefficients): (Halves<'_>, &[f32]),
     block: Range<usize>,
     SharedGrads { sums, pairs: all_pairs, dst, vectors }: SharedGrads<'_>,
 ) {
-    let (heads, width, first_entry) = (a.options.heads, a.options.width, a.entry(block.start));
+    let (Options { heads, width, level, .. }, first_entry) = (a.options, a.entry(block.start));
     let by_head = block.len() * width;
     let (of_src, of_dst) = vectors.split_at_mut(a.cols());
     let mut factors = Factors::new(a, block.end);
-    by_type!(inputs.view, |values| {
-        let [of_nodes, of_edges] = matrices(values, inputs, width);
-        let each_row = block.clone().zip(dst.chunks_exact_mut(heads));
-        for (row, dst_grads) in each_row {
-            let grad = &sums[(row - block.start) * width..];
-            let (first, len, entries) = (a.edge(row), a.sources(row).len(), a.entry(row)..a.entry(row + 1));
-            let pairs =
-                &mut all_pairs[(entries.start - first_entry) * 2 * heads..(entries.end - first_entry) * 2 * heads];
-            let own = of_nodes.get(row);
-            // SAFETY: the caller promises the instructions.
-            unsafe {
-                // Gradients of the coefficients.
-                kernels::dots::<S, _>((of_edges, first, len), grad, [heads, by_head], pairs, 2 * heads);
-                if a.options.self_loops {
-                    let pair = &mut pairs[len * 2 * heads..];
-                    kernels::dots_of::<S, _, 1>([own], grad, [heads, by_head], pair, 2 * heads);
-                }
-            }
-            let coefficients = &coefficients[entries.start * heads..entries.end * heads];
-            row_scores(a.options.level, a, halves, row, factors.as_mut(), coefficients, [&mut *pairs, &mut *dst_grads]);
-            // The gradients of the vectors are sums of rows times the gradients of their scores. The rows are in the
-            // cache.
-            let rows = Rows { indices: Some(&inputs.of_edges[first..first + len]), ..of_edges };
-            let own_pair = a.options.self_loops.then(|| (own, &pairs[len * 2 * heads..][..heads]));
-            let terms = Terms { rows, first: 0, len, coefficients: pairs, stride: 2 * heads, own: own_pair };
-            let of_own = Terms { len: 0, own: Some((own, &*dst_grads)), ..terms };
-            for (terms, out) in [(terms, &mut *of_src), (of_own, &mut *of_dst)] {
-                // SAFETY: the caller promises the instructions.
-                unsafe { kernels::sum::<S, _>(&terms, [heads, width], true, out) };
-            }
+    let [of_nodes, of_edges] = matrices(inputs, width);
+    for (row, dst_grads) in block.clone().zip(dst.chunks_exact_mut(heads)) {
+        let grad = &sums[(row - block.start) * width..];
+        let (first, len, entries) = (a.edge(row), a.sources(row).len(), a.entry(row)..a.entry(row + 1));
+        let pairs = &mut all_pairs[(entries.start - first_entry) * 2 * heads..(entries.end - first_entry) * 2 * heads];
+        // Gradients of the coefficients.
+        let sources = RowRange { rows: of_edges, first, len };
+        kernels::dots(level, sources, grad, [heads, by_head], pairs, 2 * heads);
+        if a.options.self_loops {
+            let own = RowRange { rows: of_nodes, first: row, len: 1 };
+            kernels::dots(level, own, grad, [heads, by_head], &mut pairs[len * 2 * heads..], 2 * heads);
         }
-    });
+        let coefficients = &coefficients[entries.start * heads..entries.end * heads];
+        row_scores(level, a, halves, row, factors.as_mut(), coefficients, [&mut *pairs, &mut *dst_grads]);
+        // The gradients of the vectors are sums of rows times the gradients of their scores. The rows are in the cache.
+        let rows = Rows { indices: of_edges.indices.map(|indices| &indices[first..first + len]), ..of_edges };
+        let own = of_nodes.get(row);
+        let own_pair = a.options.self_loops.then(|| (own, &pairs[len * 2 * heads..][..heads]));
+        let terms = Terms { rows, first: 0, len, coefficients: pairs, stride: 2 * heads, own: own_pair };
+        let of_own = Terms { len: 0, own: Some((own, &*dst_grads)), ..terms };
+        for (terms, out) in [(terms, &mut *of_src), (of_own, &mut *of_dst)] {
+            kernels::sum(level, &terms, [heads, width], true, out);
+        }
+    }
 }
 
 #[cfg(test)]

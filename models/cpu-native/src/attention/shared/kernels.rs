@@ -1,11 +1,26 @@
 //! Inner loops over rows that all heads read: a vector of a row is loaded once for several heads.
 //!
-//! The elements of head `h` are `by_head` apart from those of the head before, in vectors and sums. As in
-//! [`super::super::kernels`], functions are `unsafe` only because the processor must have the instructions of `S`,
-//! unless they take pointers.
+//! The elements of head `h` are `by_head` apart from those of the head before, in vectors and sums. [`sum`] and [`dots`]
+//! are compiled once for each SIMD level and element type. As in [`super::super::kernels`], the other functions are
+//! `unsafe` only because the processor must have the instructions of `S`, unless they take pointers.
 
 use crate::prefetch::{CACHE_LINE, prefetch, prefetch_line};
-use crate::simd::{Element, Simd};
+use crate::simd::{Element, Simd, dispatch};
+
+dispatch! {
+    /// Writes the sum of `terms` of every head, or adds it.
+    pub(super) fn sum<T: Element>(terms: &Terms<'_, T>, sizes: [usize; 2], add: bool, out: &mut [f32]) = sum_of::<S, T>
+}
+dispatch! {
+    /// Writes the dot products of rows and the vectors of all heads, `stride` elements per row.
+    pub(super) fn dots<T: Element>(
+        rows: RowRange<'_, T>,
+        vectors: &[f32],
+        sizes: [usize; 2],
+        out: &mut [f32],
+        stride: usize,
+    ) = dots_of::<S, T>
+}
 
 /// Rows of a matrix, of any element type.
 #[derive(Clone, Copy)]
@@ -38,6 +53,14 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
+/// `len` rows from index `first` on.
+#[derive(Clone, Copy)]
+pub(super) struct RowRange<'a, T> {
+    pub(super) rows: Rows<'a, T>,
+    pub(super) first: usize,
+    pub(super) len: usize,
+}
+
 /// Consecutive rows to sum, `stride` elements from the coefficients of one row to those of the next, and another row.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
@@ -59,14 +82,8 @@ struct Position {
     at: usize,
 }
 
-/// Writes the sum of `terms` of every head, or adds it.
 #[inline(always)]
-pub(super) unsafe fn sum<S: Simd, T: Element>(
-    terms: &Terms<'_, T>,
-    [heads, by_head]: [usize; 2],
-    add: bool,
-    out: &mut [f32],
-) {
+unsafe fn sum_of<S: Simd, T: Element>(terms: &Terms<'_, T>, [heads, by_head]: [usize; 2], add: bool, out: &mut [f32]) {
     let width = terms.rows.width;
     assert!(width > 0 && by_head >= width && out.len() >= (heads - 1) * by_head + width, "sums of {heads} heads");
     assert!(terms.own.is_none_or(|(row, c)| row.len() == width && c.len() >= heads), "elements of a row");
@@ -125,15 +142,19 @@ unsafe fn block<S: Simd, T: Element, const HEADS: usize, const VECTORS: usize, c
                 }
             }
         }
-        // The other row, then the terms.
-        if let Some((row, coefficients)) = terms.own {
-            add_row::<S, T, HEADS, VECTORS, TAIL>(row.as_ptr().add(at), &coefficients[head..], tail, &mut sums);
-        }
-        for k in 0..terms.len {
-            if head == 0 && at == 0 {
-                terms.rows.prefetch(terms.first + k);
-            }
-            let (row, coefficients) = (terms.rows.get(terms.first + k), &terms.coefficients[k * terms.stride + head..]);
+        // The other row, then the terms, by the same instructions: a second copy of them doubles the time to compile.
+        let others = usize::from(terms.own.is_some());
+        for k in 0..others + terms.len {
+            let (row, coefficients) = match terms.own {
+                Some((row, coefficients)) if k == 0 => (row, &coefficients[head..]),
+                _ => {
+                    let k = k - others;
+                    if head == 0 && at == 0 {
+                        terms.rows.prefetch(terms.first + k);
+                    }
+                    (terms.rows.get(terms.first + k), &terms.coefficients[k * terms.stride + head..])
+                }
+            };
             add_row::<S, T, HEADS, VECTORS, TAIL>(row.as_ptr().add(at), coefficients, tail, &mut sums);
         }
         for h in 0..HEADS {
@@ -173,11 +194,9 @@ unsafe fn add_row<S: Simd, T: Element, const HEADS: usize, const VECTORS: usize,
     }
 }
 
-/// Writes the dot products of rows and the vectors of all heads, `stride` elements per row, for the rows from `first`
-/// on.
 #[inline(always)]
-pub(super) unsafe fn dots<S: Simd, T: Element>(
-    (rows, first, len): (Rows<'_, T>, usize, usize),
+unsafe fn dots_of<S: Simd, T: Element>(
+    RowRange { rows, first, len }: RowRange<'_, T>,
     vectors: &[f32],
     [heads, by_head]: [usize; 2],
     out: &mut [f32],
@@ -194,9 +213,9 @@ pub(super) unsafe fn dots<S: Simd, T: Element>(
         unsafe {
             if k + 1 < len {
                 let pair = [rows.get(first + k), rows.get(first + k + 1)];
-                dots_of::<S, T, 2>(pair, vectors, [heads, by_head], out, stride);
+                dots_of_rows::<S, T, 2>(pair, vectors, [heads, by_head], out, stride);
             } else {
-                dots_of::<S, T, 1>([rows.get(first + k)], vectors, [heads, by_head], out, stride);
+                dots_of_rows::<S, T, 1>([rows.get(first + k)], vectors, [heads, by_head], out, stride);
             }
         }
         k += 2;
@@ -205,7 +224,7 @@ pub(super) unsafe fn dots<S: Simd, T: Element>(
 
 /// Dot products of `ROWS` rows.
 #[inline(always)]
-pub(super) unsafe fn dots_of<S: Simd, T: Element, const ROWS: usize>(
+unsafe fn dots_of_rows<S: Simd, T: Element, const ROWS: usize>(
     rows: [&[T]; ROWS],
     vectors: &[f32],
     [heads, by_head]: [usize; 2],
