@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{DatasetWriter, Error, MAX_NODES, Position, Result};
+use morphgl_graph_store::{DatasetWriter, Error, MAX_NODES, Position, Result, parallel};
 use morphgl_platform::PagePool;
-use rayon::prelude::*;
 
 use crate::csc::{Columns, CscPart, CscWriter, Merging};
 use crate::edge_blocks::{AnyBlock, AnyMaker, EdgeBlock, EdgeBlockMaker, Edges, Fault};
@@ -141,7 +140,7 @@ impl CscBuilder {
         let batch = len * (batch as usize).clamp(1, 4 * rayon::current_num_threads());
         for start in (0..sources.len()).step_by(batch) {
             let starts: Vec<usize> = (start..(start + batch).min(sources.len())).step_by(len).collect();
-            let made: Vec<_> = starts.par_iter().map(|&i| maker.block(slices(i), false)).collect();
+            let made = parallel::map(starts.len(), parallel::ANY, |i| maker.block(slices(starts[i]), false));
             self.push_blocks(made)?;
         }
         Ok(())

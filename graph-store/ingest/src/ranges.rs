@@ -1,8 +1,7 @@
 //! Merge of sorted blocks: cut into ranges of keys, which are sorted in parallel.
 
+use morphgl_graph_store::{Result, parallel};
 use rayon::prelude::*;
-
-use morphgl_graph_store::Result;
 
 use crate::radix::{self, Scratch, WIDEST};
 use crate::records::{Keyed, Narrow, Record, Records, Sorted};
@@ -141,9 +140,7 @@ impl Merge {
             let slices = self.slices_in_order(blocks);
             // A few waves at least: one is written while the next is made.
             let wave = self.wave.min(slices.len().div_ceil(4)).max(1);
-            slices
-                .chunks(wave)
-                .try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(Sorted::Whole(slice)))))?;
+            slices.chunks(wave).try_for_each(|wave| waves.next(wave.len(), |i| make(Sorted::Whole(wave[i]))))?;
             return waves.end();
         }
         // The same bytes for both: huge pages, where they are.
@@ -164,9 +161,8 @@ impl Merge {
             };
             let (is_alone, start) = (alone(next), if next == 0 { 0 } else { starts[next - 1] });
             next += ends.len();
-            let mut cuts: Vec<Vec<usize>> = Vec::new();
-            let seek = |(block, &at): (&Block<R>, &usize)| -> Vec<usize> {
-                let mut from = at;
+            let seek = |block: usize| -> Vec<usize> {
+                let (mut from, block) = (at[block], &blocks[block]);
                 let mut cut = |end: &u64| {
                     // The last range ends with the block: its end is a key that records may have.
                     from = if *end == u64::MAX { block.records.len() } else { block.seek(from, *end) };
@@ -174,7 +170,7 @@ impl Merge {
                 };
                 ends.iter().map(&mut cut).collect()
             };
-            blocks.par_iter().zip(&at).with_min_len(32).map(seek).collect_into_vec(&mut cuts);
+            let cuts = parallel::map(blocks.len(), 32..=usize::MAX, seek);
             // The piece of each block in range `range`.
             let pieces = |range: usize| {
                 let cuts = at.iter().zip(&cuts);
@@ -188,8 +184,8 @@ impl Merge {
                     Some((block, piece)) => vec![&block.records[piece.start..=piece.start]],
                     None => same.collect(),
                 };
-                let whole = |slice: &&[R]| make(Sorted::Whole(slice));
-                slices.chunks(self.wave).try_for_each(|wave| waves.next(wave.par_iter().map(whole)))?;
+                let whole = |wave: &[&[R]]| waves.next(wave.len(), |i| make(Sorted::Whole(wave[i])));
+                slices.chunks(self.wave).try_for_each(whole)?;
             } else {
                 let gather = |range: usize| {
                     let pieces = pieces(range).map(|(block, piece)| &block.records[piece]);
@@ -198,7 +194,7 @@ impl Merge {
                     let last = if ends[range] == u64::MAX { any } else { ends[range].saturating_sub(1) };
                     self.range(pieces, Narrow::of::<R>(from, last, any as u32), &scratch, make)
                 };
-                waves.next((0..ends.len()).into_par_iter().map(gather))?;
+                waves.next(ends.len(), gather)?;
             }
             at.iter_mut().zip(&cuts).for_each(|(at, cut)| *at = *cut.last().expect("a wave has a range"));
         }
@@ -252,7 +248,7 @@ impl Merge {
     /// Slices of the records of blocks that are in order.
     fn slices_in_order<'b, R: Record>(&self, blocks: &'b mut [Block<R>]) -> Vec<&'b [R]> {
         if self.unique {
-            blocks.par_iter_mut().for_each(|block| block.records.dedup());
+            parallel::map_mut(blocks, parallel::ANY, |block| block.records.dedup());
         }
         let (mut slices, mut last) = (Vec::new(), None);
         for Block { records, .. } in &*blocks {
@@ -272,13 +268,14 @@ struct Waves<'e, T, E> {
 }
 
 impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
-    fn next(&mut self, items: impl IndexedParallelIterator<Item = T>) -> Result<()> {
+    fn next(&mut self, slices: usize, make: impl Fn(usize) -> T + Sync) -> Result<()> {
         let (ready, emit) = (std::mem::take(&mut self.ready), &mut *self.emit);
-        let make = || match task_len(items.len(), self.threads) {
-            1 => items.with_max_len(1).collect::<Vec<_>>(),
-            task_len => items.with_min_len(task_len).collect(),
+        let of_task = match task_len(slices, self.threads) {
+            1 => 1..=1,
+            task_len => task_len..=usize::MAX,
         };
-        let (written, made) = rayon::join(|| ready.into_iter().try_for_each(emit), make);
+        let make = || parallel::map(slices, of_task, &make);
+        let (written, made) = parallel::join(|| ready.into_iter().try_for_each(emit), make);
         self.ready = made;
         written
     }
@@ -307,7 +304,7 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
     let mask = u64::MAX << low;
     let step = (len / SAMPLE).max(1);
     let sample = |records: &[R]| -> Vec<u64> { records.iter().step_by(SAMPLE).map(|r| r.key()).collect() };
-    let mut samples = blocks.par_iter().map(|b| sample(&b.records)).collect::<Vec<_>>().concat();
+    let mut samples = parallel::map(blocks.len(), parallel::ANY, |block| sample(&blocks[block].records)).concat();
     samples.iter_mut().for_each(|key| *key &= mask);
     samples.par_sort_unstable();
     let mut starts: Vec<u64> = samples.into_iter().step_by(step).collect();
@@ -320,7 +317,7 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
         heavy.dedup();
         for first in heavy {
             let task_len = task_len(blocks.len(), threads);
-            let samples = blocks.par_iter_mut().with_min_len(task_len).map(|block| {
+            let samples = parallel::map_mut(blocks, task_len..=usize::MAX, |block| {
                 let from = block.records.partition_point(|r| r.key() < first);
                 let to = block.records.partition_point(|r| r.key() <= first | !mask);
                 let mut records = scratch.take();
@@ -331,7 +328,7 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
                 scratch.give(records);
                 samples
             });
-            let mut samples = samples.collect::<Vec<_>>().concat();
+            let mut samples = samples.concat();
             samples.par_sort_unstable();
             let cuts: Vec<u64> = samples.into_iter().step_by(step).collect();
             starts.extend(again(&cuts).into_iter().filter_map(|key| key.checked_add(1)));

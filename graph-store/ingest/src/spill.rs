@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, Result};
+use morphgl_graph_store::{Error, Result, parallel};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
@@ -107,7 +107,7 @@ impl Spill {
                     }
                 }
             } else {
-                let (written, read) = rayon::join(
+                let (written, read) = parallel::join(
                     || merge.blocks(&mut ready, make, emit),
                     || readers.iter_mut().map(|reader| reader.span(end)).collect::<Result<Vec<_>>>(),
                 );

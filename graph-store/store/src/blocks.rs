@@ -1,8 +1,6 @@
 //! Blocks of arrays, made in parallel and written in order.
 
-use rayon::prelude::*;
-
-use crate::Result;
+use crate::{Result, parallel};
 
 /// Makes `blocks` blocks on the threads of the current rayon pool, `group` at a time, and writes them in order: one group is
 /// written while the next one is made. At most two groups are in memory.
@@ -22,11 +20,12 @@ pub fn write_blocks<T: Send>(
     make: impl Fn(usize) -> T + Sync,
     mut write: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
-    let make = |from: usize| (from..(from + group).min(blocks)).into_par_iter().map(&make).collect::<Vec<T>>();
+    let make =
+        |from: usize| parallel::map((from + group).min(blocks).saturating_sub(from), parallel::ANY, |i| make(from + i));
     let mut ready = make(0);
     for from in (group..blocks + group).step_by(group) {
         let write = &mut write;
-        let (written, next) = rayon::join(move || ready.into_iter().try_for_each(write), || make(from));
+        let (written, next) = parallel::join(move || ready.into_iter().try_for_each(write), || make(from));
         written?;
         ready = next;
     }

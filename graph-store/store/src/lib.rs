@@ -19,6 +19,7 @@ mod meta;
 mod names;
 mod npy;
 mod npy_writer;
+pub mod parallel;
 mod schema;
 mod shared;
 mod sparse;

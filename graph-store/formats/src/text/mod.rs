@@ -31,8 +31,7 @@ pub(crate) use scan::{NO_COMMAS, Scan, excerpt, has_comma, real};
 
 use std::path::Path;
 
-use morphgl_graph_store::{Error, Position, Result};
-use rayon::prelude::*;
+use morphgl_graph_store::{Error, Position, Result, parallel};
 
 /// Cure for ids that are no numbers.
 pub(crate) const TEXT_IDS: &str = "correct the line, or read ids that are text with --ids strings";
@@ -56,7 +55,7 @@ pub(crate) fn parse_next<T: Send>(
 ) -> Result<Option<Vec<T>>> {
     let Some(chunk) = chunks.next()? else { return Ok(None) };
     let pieces = pieces(chunk.bytes());
-    let parsed: Vec<_> = pieces.par_iter().map(|piece| parse(piece)).collect();
+    let parsed = parallel::map(pieces.len(), parallel::ANY, |i| parse(pieces[i]));
     let mut line = chunk.line;
     let mut out = Vec::with_capacity(parsed.len());
     for (piece, parsed) in pieces.iter().zip(parsed) {
