@@ -9,7 +9,9 @@ const ALIGNMENT: usize = 64;
 const MIN_BLOCK: usize = 1 << 14;
 
 /// Whether each region is a block of its own, so that a sanitizer detects accesses beyond one.
-const SEPARATE: bool = cfg!(feature = "emulate") && option_env!("MORPHGL_SANITIZE").is_some();
+fn separate() -> bool {
+    morphgl_cuda::sanitizer().is_some()
+}
 
 /// A range of 4-byte words in an arena, valid until released.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +73,7 @@ impl Arena {
     }
 
     pub(crate) fn take(&mut self, stream: &Stream, len: usize) -> Result<Region> {
-        if SEPARATE {
+        if separate() {
             self.blocks.truncate(self.block + 1);
             self.blocks.push(Buffer::new(stream, len)?);
             (self.block, self.used) = (self.block + 1, len);

@@ -18,7 +18,7 @@ fn conformance() {
         refused_types: &["hgt", "attention", "diagonal_blocks"],
         place: &place(),
         transfer: &transfer,
-        sanitized: option_env!("MORPHGL_SANITIZE").is_some(),
+        sanitized: morphgl_cuda::sanitizer().is_some(),
         ..Subject::new(&DESCRIPTION)
     });
 }

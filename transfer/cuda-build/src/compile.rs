@@ -1,41 +1,90 @@
-//! Compilation of kernels as C++, with optional sanitizers.
+//! Compilation of kernels as C++: into the crate, or into shared libraries, plain and for sanitizers.
 
 use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-/// Compiles `files` against the headers of both folders.
-pub(crate) fn compile(files: &[&str], [include, emulation]: [&str; 2]) {
-    let mut build = compiler();
-    for file in files {
-        println!("cargo::rerun-if-changed={file}");
-        build.file(file);
-    }
-    println!("cargo::rerun-if-changed={include}");
-    println!("cargo::rerun-if-changed={emulation}");
-    build.include(include).include(emulation).flag("-xc++").define("MORPHGL_EMULATION", None);
-    sanitize(&mut build, true);
-    build.compile(&format!("{}_kernels", env::var("CARGO_PKG_NAME").expect("cargo sets it").replace('-', "_")));
+/// The library of the emulation itself, which those of kernels need.
+pub(crate) const EMULATION: &str = "morphgl_emulation";
+
+/// The folder that gets shared libraries instead of the crate the kernels.
+const FOLDER: &str = "MORPHGL_EMULATION_LIBRARIES";
+
+/// The variants of a shared library, by folder; all but the first are for the sanitizer of that name.
+const VARIANTS: [&str; 3] = ["plain", "address", "thread"];
+
+/// C++ files of a library.
+pub(crate) struct Library<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) include: Vec<&'a str>,
+    /// Whether these are kernels, which a sanitizer watches. Threads and memory that it is to know about are declared by the
+    /// emulation.
+    pub(crate) kernels: bool,
 }
 
-/// Compiler settings shared by kernels and emulation.
-pub(crate) fn compiler() -> cc::Build {
+impl Library<'_> {
+    /// Compiles the library, and links the crate to it.
+    pub(crate) fn compile(&self) {
+        for file in &self.files {
+            println!("cargo::rerun-if-changed={}", file.display());
+        }
+        for include in &self.include {
+            println!("cargo::rerun-if-changed={include}");
+        }
+        println!("cargo::rerun-if-env-changed={FOLDER}");
+        let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
+            self.sources().compile(self.name);
+            return;
+        };
+        let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+        for variant in VARIANTS {
+            self.share(variant, &folder.join(variant), &out.join(variant));
+        }
+        println!("cargo::rustc-link-search=native={}", folder.join(VARIANTS[0]).display());
+        println!("cargo::rustc-link-lib=dylib={}", self.name);
+    }
+
+    /// The compiler, and what is to be compiled.
+    fn sources(&self) -> cc::Build {
+        let mut build = compiler();
+        build.files(&self.files).includes(&self.include).flag("-xc++").define("MORPHGL_EMULATION", None);
+        build
+    }
+
+    /// Compiles a variant into `folder`, by way of `objects`.
+    fn share(&self, variant: &str, folder: &Path, objects: &Path) {
+        let sanitizer = (variant != VARIANTS[0]).then_some(variant);
+        // Programs are linked to the library: its thread-local variables lie beside theirs.
+        let flags = ["-ftls-model=initial-exec", "-fno-semantic-interposition"];
+        let mut build = self.sources();
+        build.flags(flags).pic(true).out_dir(objects);
+        let mut link = compiler().try_get_compiler().unwrap_or_else(|error| panic!("{error}")).to_command();
+        if let Some(sanitizer) = sanitizer {
+            build.define(&format!("MORPHGL_SANITIZE_{}", sanitizer.to_uppercase()), None).debug(true);
+            if self.kernels {
+                let instrument = format!("-fsanitize={sanitizer}");
+                build.flag(&instrument).flag("-fno-omit-frame-pointer");
+                link.arg(instrument);
+            }
+        }
+        for folder in [folder, objects] {
+            fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        }
+        let library = folder.join(format!("lib{}.so", self.name));
+        link.args(["-shared", "-o"]).arg(&library).args(build.compile_intermediates());
+        if self.kernels {
+            link.arg("-L").arg(folder).arg(format!("-l{EMULATION}"));
+        }
+        let status = link.status().unwrap_or_else(|error| panic!("{link:?}: {error}"));
+        assert!(status.success(), "{link:?}: {status}");
+    }
+}
+
+/// Compiler settings of kernels and of the emulation.
+fn compiler() -> cc::Build {
     let mut build = cc::Build::new();
     // No contraction of a * b + c: kernels request fused operations explicitly.
     build.cpp(true).std("c++20").opt_level(2).flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");
     build
-}
-
-/// Applies `MORPHGL_SANITIZE`: instruments kernels, and enables the emulation's fiber-switch annotations.
-pub(crate) fn sanitize(build: &mut cc::Build, instrument: bool) {
-    println!("cargo::rerun-if-env-changed=MORPHGL_SANITIZE");
-    let Ok(which) = env::var("MORPHGL_SANITIZE") else { return };
-    let (define, library) = match which.as_str() {
-        "address" => ("MORPHGL_SANITIZE_ADDRESS", "asan"),
-        "thread" => ("MORPHGL_SANITIZE_THREAD", "tsan"),
-        other => panic!("MORPHGL_SANITIZE={other}: give address or thread"),
-    };
-    build.define(define, None).debug(true);
-    if instrument {
-        build.flag(format!("-fsanitize={which}")).flag("-fno-omit-frame-pointer");
-    }
-    println!("cargo::rustc-link-lib=dylib={library}");
 }

@@ -7,7 +7,7 @@ mod ptx;
 use std::env;
 use std::path::Path;
 
-use compile::{compile, compiler, sanitize};
+use compile::{EMULATION, Library};
 use ptx::place_ptx;
 
 /// Compiles `files` (paths relative to the crate's root) for the emulation, if the crate's feature `emulate` is on, and
@@ -30,6 +30,13 @@ pub fn kernels(files: &[&str]) {
     compile(files, [&directory("INCLUDE"), &directory("EMULATION")]);
 }
 
+/// Compiles kernels of the crate against the headers of both folders.
+fn compile(files: &[&str], include: [&str; 2]) {
+    let name = env::var("CARGO_PKG_NAME").expect("cargo sets it").replace('-', "_") + "_kernels";
+    let files = files.iter().map(Into::into).collect();
+    Library { name: &name, files, include: include.into(), kernels: true }.compile();
+}
+
 /// Places the PTX of `files`; returns whether to compile for the emulation.
 fn prepare(root: &str, files: &[&str]) -> bool {
     let out = env::var_os("OUT_DIR").expect("cargo sets it");
@@ -37,20 +44,17 @@ fn prepare(root: &str, files: &[&str]) -> bool {
     env::var_os("CARGO_FEATURE_EMULATE").is_some()
 }
 
-/// Compiles the emulation itself, below `root`, and `files` of its tests; for the build script of `morphgl-cuda`.
+/// Compiles the emulation itself, below `root`, and kernels of its tests; for the build script of `morphgl-cuda`.
 ///
 /// # Panics
 ///
 /// As [`kernels`].
-pub fn emulation(root: &str, files: &[&str]) {
-    if !prepare(root, files) {
+pub fn emulation(root: &str, files_of_tests: &[&str]) {
+    if !prepare(root, files_of_tests) {
         return;
     }
-    let directory = Path::new(root).join("emulation");
-    println!("cargo::rerun-if-changed={}", directory.display());
-    let mut build = compiler();
-    build.file(directory.join("emulation.cpp")).include(&directory);
-    sanitize(&mut build, false);
-    build.compile("morphgl_emulation");
-    compile(files, [&format!("{root}/include"), &format!("{root}/emulation")]);
+    let headers = format!("{root}/emulation");
+    let files = vec![Path::new(&headers).join("emulation.cpp")];
+    Library { name: EMULATION, files, include: vec![&headers], kernels: false }.compile();
+    compile(files_of_tests, [&format!("{root}/include"), &headers]);
 }

@@ -462,6 +462,17 @@ float value_of_half(uint16_t bits) {
 
 }  // namespace emulation
 
+// The sanitizer that this library is compiled for: 0 for none, 1 for addresses, 2 for threads.
+extern "C" int morphgl_emulation_sanitizer() {
+#if defined(MORPHGL_SANITIZE_ADDRESS)
+    return 1;
+#elif defined(MORPHGL_SANITIZE_THREAD)
+    return 2;
+#else
+    return 0;
+#endif
+}
+
 // Declares only the first `bytes` of a block accessible. The block may pass to another user by that.
 extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capacity) {
     emulation::acquire(&emulation::launches);

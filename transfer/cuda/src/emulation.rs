@@ -1,13 +1,14 @@
 //! Test controls of the emulated device: counted driver calls and loads, injected failures.
 
 use std::any::Any;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use crate::device::Device;
 use crate::emulated::EmulatedDevice;
 
 unsafe extern "C" {
+    fn morphgl_emulation_sanitizer() -> c_int;
     fn morphgl_emulation_count_loads(begin: *const c_void, bytes: usize, granule: usize);
     fn morphgl_emulation_counted_loads() -> u64;
     fn morphgl_emulation_counted_visits() -> u64;
@@ -16,6 +17,15 @@ unsafe extern "C" {
 pub(crate) fn of(device: &Device) -> &EmulatedDevice {
     let driver: &dyn Any = device.driver();
     driver.downcast_ref().expect("with the feature `emulate` every device is emulated")
+}
+
+pub(crate) fn sanitizer() -> Option<&'static str> {
+    // SAFETY: it returns a constant.
+    match unsafe { morphgl_emulation_sanitizer() } {
+        0 => None,
+        1 => Some("address"),
+        _ => Some("thread"),
+    }
 }
 
 /// Number of driver calls on the device so far.

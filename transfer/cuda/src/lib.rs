@@ -72,3 +72,12 @@ extern crate self as morphgl_cuda;
 pub const CUDA: Resource = Resource::new("CUDA");
 /// Backend name in places such as `cuda:0`.
 pub const BACKEND: &str = "cuda";
+
+/// The sanitizer that watches the kernels of the emulated device, `address` or `thread`, by the libraries that were loaded;
+/// `None` on devices.
+pub fn sanitizer() -> Option<&'static str> {
+    #[cfg(feature = "emulate")]
+    return emulation::sanitizer();
+    #[cfg(not(feature = "emulate"))]
+    None
+}

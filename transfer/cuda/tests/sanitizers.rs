@@ -1,5 +1,5 @@
-//! Kernels with defects, each in a process of its own: the sanitizer of the build must stop them.
-//! `.ci/run` builds with `MORPHGL_SANITIZE=address` and `=thread`; other builds test nothing here.
+//! Kernels with defects, each in a process of its own: the sanitizer that watches the kernels must stop them.
+//! `.ci/run` runs it with the libraries of both; without a sanitizer nothing is tested here.
 #![cfg(feature = "emulate")]
 
 use std::process::Command;
@@ -51,7 +51,7 @@ fn run(kernel: &str) -> (bool, String) {
 
 #[track_caller]
 fn check(kernel: &str, stopped_by: &[(&str, &str)]) {
-    let sanitizer = option_env!("MORPHGL_SANITIZE").unwrap_or_default();
+    let sanitizer = morphgl_cuda::sanitizer().unwrap_or_default();
     let words = stopped_by.iter().find(|(name, _)| *name == sanitizer).map(|(_, words)| *words);
     if sanitizer.is_empty() {
         return;

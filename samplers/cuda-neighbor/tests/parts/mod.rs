@@ -16,7 +16,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 /// minutes on an emulated device; under the thread sanitizer each takes seconds.
 pub(crate) fn of(description: &Description) -> Part {
     let is_typed = description.key == morphgl_batching_cuda_neighbor::TYPED.key;
-    let (cases, [other, typed]) = match option_env!("MORPHGL_SANITIZE") {
+    let (cases, [other, typed]) = match morphgl_cuda::sanitizer() {
         None => (1, [1, 7]),
         Some("thread") => (3, [29, 101]),
         Some(_) => (3, [7, 31]),
