@@ -255,8 +255,8 @@ pub trait Training: ModelState {
         }
     }
 
-    /// Scores of pairs of rows of outputs (`[nodes, width]`, of [`Training::infer`]), of an operator with a decoder of its own; `None` of
-    /// one whose decoder the model's spec describes.
+    /// Scores of pairs of rows of outputs (`[nodes, width]`, of [`Training::infer`]), or the outputs of labelled edges, `[pairs, outputs]`,
+    /// of an operator with a decoder of its own; `None` of one whose decoder the model's spec describes.
     fn pair_scores(&mut self, outputs: &[f32], pairs: &[[u32; 2]], width: usize) -> Option<Result<Vec<f32>>> {
         let _ = (outputs, pairs, width);
         None

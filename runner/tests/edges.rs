@@ -244,7 +244,7 @@ fn what_does_not_hold_is_refused() {
     bench.misused(&words(&train("graph", "--on edges --negatives 2")), &["--negatives", "without negatives"]);
     bench.misused(&words(&train("graph", "--decoder mlp")), &["--task link or --on edges"]);
     bench.misused(&words(&train("graph", "--on edges --allow-staleness 7")), &["--allow-staleness", "--on edges"]);
-    // No operator of a device learns edges, so that there is no second place for a group.
+    // Without a device there is no second place for a group.
     bench.misused(&words(&train("graph", "--on edges --plan unified")), &["one place alone can train"]);
     bench.text(&words(&train("graph", "--on edges --run run --threads 1 --profile-seconds 0.1")));
     bench.misused(&["predict", "run"], &["the model predicts edges", "--edges FILE"]);

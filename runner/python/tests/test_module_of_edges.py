@@ -172,6 +172,8 @@ def test_misfits_are_refused_by_name():
     module, decoder = Mean(classes=5), Pairwise(3)
     with pytest.raises(ValueError, match="optimizer: it does not have decoder.lins.0.weight"):
         morphgl.train(graph, module, torch.optim.Adam(module.parameters()), decoder=decoder, **options)
+    with pytest.raises(ValueError, match="optimizer: Adagrad has state"):
+        morphgl.train(graph, module, torch.optim.Adagrad(module.parameters()), **options)
     done = morphgl.train(graph, module, decoder=decoder, **options)
     with pytest.raises(ValueError, match="use morphgl.predict"):
         morphgl.score_pairs(graph, done.model, [[0, 1]])

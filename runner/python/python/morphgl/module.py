@@ -71,6 +71,9 @@ class ModuleTrainer:
         self.add_decoder(decoder.to(self.device, self.dtype))
         self.trained = self.trainable()
         for optimizer in self.optimizers[:1]:
+            if isinstance(optimizer, torch.optim.Adagrad):
+                raise ValueError("optimizer: Adagrad has state from the start of the parameters that it was given, and takes no others; "
+                                 "give it those of a module of two embeddings, and that as decoder=")
             self.lent = list(decoder.parameters())
             optimizer.param_groups[0]["params"].extend(self.lent)
 
