@@ -43,8 +43,8 @@ impl Evaluation {
         }
     }
 
-    /// Refuses a score that is none of the task's, all neighbours of rows of a task, and a score that needs the outputs of all nodes at once
-    /// where mini-batches are scored.
+    /// Refuses a score that the task does not have, full evaluation of a task's rows (which are nodes at times), and on sampled mini-batches
+    /// a score that needs the outputs of all nodes at once.
     pub(crate) fn check(self, score: ScoreKind, model: &ModelSpec, dataset: &Dataset) -> Result<()> {
         let task = model.task;
         score.check(task).map_err(|e| Usage::error(format!("--{e}")))?;

@@ -509,8 +509,8 @@ impl Executor {
         self.with_sampled(max_workers, |sampled| sampled.scores(sets))
     }
 
-    /// As [`Executor::sampled`], validation and test of pairs, or of rows of a task: their sums, the value of `score`, and how classes are
-    /// predicted.
+    /// Evaluates validation and test examples, pairs or rows of a task, on sampled mini-batches as [`Executor::sampled`] does: sums of
+    /// losses, the value of `score`, and the confusion matrix of classes.
     pub(crate) fn sampled_outputs(
         &mut self,
         score: ScoreKind,

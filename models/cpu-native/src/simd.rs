@@ -39,6 +39,19 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
+/// Evaluates an expression, generic over the element type, for the values of a `FeatureView`.
+macro_rules! by_type {
+    ($view:expr, |$values:ident| $call:expr) => {
+        match $view {
+            morphgl_graph_store::FeatureView::F32($values) => $call,
+            morphgl_graph_store::FeatureView::F16($values) => $call,
+            morphgl_graph_store::FeatureView::Bf16($values) => $call,
+            morphgl_graph_store::FeatureView::U8($values) => $call,
+        }
+    };
+}
+pub(crate) use by_type;
+
 /// SIMD level of the vector registers: AVX-512 on processors with AMX, else `level` itself.
 pub(crate) fn vector_level(level: SimdLevel) -> SimdLevel {
     #[cfg(target_arch = "x86_64")]

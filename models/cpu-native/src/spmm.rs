@@ -8,6 +8,7 @@ use morphgl_graph_store::FeatureView;
 use morphgl_platform::SimdLevel;
 
 use crate::csr::check_offsets;
+use crate::simd::by_type;
 
 mod kernel;
 
@@ -105,7 +106,7 @@ pub(crate) fn spmm(
     assert!(x.len() >= csr.num_rows * width, "{} rows of {width} elements", csr.num_rows);
     assert!(rows.end < csr.indptr.len() && out.len() == rows.len() * width, "an output of {rows:?}");
     if width > 0 {
-        kernel::run(level, csr, rows, x, width, out);
+        by_type!(x, |x| kernel::run(level, csr, rows, x, width, out));
     }
 }
 

@@ -4,13 +4,13 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The library of the emulation itself, which those of kernels need.
+/// Name of the emulation's own library, to which libraries of kernels are linked.
 pub(crate) const EMULATION: &str = "morphgl_emulation";
 
-/// The folder that gets shared libraries instead of the crate the kernels.
+/// Environment variable with the absolute path of the folder for shared libraries. Without it, kernels are linked into the crate.
 const FOLDER: &str = "MORPHGL_EMULATION_LIBRARIES";
 
-/// The variants of a shared library, by folder; all but the first are for the sanitizer of that name.
+/// A shared library is compiled three times, into folders of these names: as it is, for the address and for the thread sanitizer.
 const VARIANTS: [&str; 3] = ["plain", "address", "thread"];
 
 /// C++ files of a library.
@@ -18,8 +18,8 @@ pub(crate) struct Library<'a> {
     pub(crate) name: &'a str,
     pub(crate) files: Vec<PathBuf>,
     pub(crate) include: Vec<&'a str>,
-    /// Whether these are kernels, which a sanitizer watches. Threads and memory that it is to know about are declared by the
-    /// emulation.
+    /// Whether these are kernels, which are instrumented for a sanitizer. The emulation is not: it calls the sanitizer to declare its
+    /// fibers and the bounds of its buffers.
     pub(crate) kernels: bool,
 }
 

@@ -73,8 +73,8 @@ pub const CUDA: Resource = Resource::new("CUDA");
 /// Backend name in places such as `cuda:0`.
 pub const BACKEND: &str = "cuda";
 
-/// The sanitizer that watches the kernels of the emulated device, `address` or `thread`, by the libraries that were loaded;
-/// `None` on devices.
+/// The sanitizer that the loaded libraries of emulated kernels are instrumented for, `address` or `thread`; `None` for plain ones
+/// and on devices.
 pub fn sanitizer() -> Option<&'static str> {
     #[cfg(feature = "emulate")]
     return emulation::sanitizer();

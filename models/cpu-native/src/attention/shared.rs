@@ -21,7 +21,7 @@ use super::factors::Factors;
 use super::forward::coefficients;
 use super::{Attention, Halves, Options, WORK};
 use crate::parallel::{self, ROWS};
-use crate::simd::Element;
+use crate::simd::{Element, by_type};
 use kernels::{RowRange, Rows, Terms};
 pub(crate) use sources::SourceGrads;
 
@@ -60,18 +60,6 @@ fn head_rows(a: &Attention<'_>, row: usize) -> (usize, usize) {
     let first = row / ROWS * ROWS;
     let by_head = ROWS.min(a.num_dst() - first) * a.options.width;
     (first * a.cols() + (row - first) * a.options.width, by_head)
-}
-
-/// Calls a function for the element type of the view.
-macro_rules! by_type {
-    ($view:expr, |$values:ident| $call:expr) => {
-        match $view {
-            FeatureView::F32($values) => $call,
-            FeatureView::F16($values) => $call,
-            FeatureView::Bf16($values) => $call,
-            FeatureView::U8($values) => $call,
-        }
-    };
 }
 
 impl Attention<'_> {
@@ -179,7 +167,7 @@ fn halves_of<T: Element>(
     let Options { heads, width, level, .. } = a.options;
     let [rows, _] = matrices(inputs, width);
     let mut halves = [(inputs.0.att_src, src), (inputs.0.att_dst, dst)];
-    // Both halves of a few nodes at a time: their rows are read again from the cache.
+    // Both halves of the scores for a few nodes at a time, so that the second finds the rows in the cache.
     const AT_ONCE: usize = 16;
     for first in nodes.clone().step_by(AT_ONCE) {
         for (vectors, out) in &mut halves {
@@ -263,7 +251,7 @@ fn grads_of<T: Element>(
         }
         let coefficients = &coefficients[entries.start * heads..entries.end * heads];
         row_scores(level, a, halves, row, factors.as_mut(), coefficients, [&mut *pairs, &mut *dst_grads]);
-        // The gradients of the vectors are sums of rows times the gradients of their scores. The rows are in the cache.
+        // The gradient of an attention vector is the sum of the rows, each times the gradient of its score. The rows are in the cache.
         let rows = Rows { indices: of_edges.indices.map(|indices| &indices[first..first + len]), ..of_edges };
         let own = of_nodes.get(row);
         let own_pair = a.options.self_loops.then(|| (own, &pairs[len * 2 * heads..][..heads]));

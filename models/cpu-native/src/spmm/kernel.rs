@@ -2,9 +2,6 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::FeatureView;
-use morphgl_platform::SimdLevel;
-
 use super::Csr;
 use crate::prefetch::prefetch;
 use crate::simd::{Element, Simd, dispatch};
@@ -12,30 +9,13 @@ use crate::simd::{Element, Simd, dispatch};
 /// Entries between the row that is prefetched and the row that is summed.
 const AHEAD: usize = 6;
 
-/// As `super::spmm`, which has checked that `x` has all input rows, and that `out` has all `rows`.
-pub(super) fn run(
-    level: SimdLevel,
-    csr: &Csr<'_>,
-    rows: Range<usize>,
-    x: FeatureView<'_>,
-    width: usize,
-    out: &mut [f32],
-) {
-    match x {
-        FeatureView::F32(x) => sums(level, csr, rows, x, width, out),
-        FeatureView::F16(x) => sums(level, csr, rows, x, width, out),
-        FeatureView::Bf16(x) => sums(level, csr, rows, x, width, out),
-        FeatureView::U8(x) => sums(level, csr, rows, x, width, out),
-    }
-}
-
 dispatch! {
-    /// As [`run`], for one element type.
-    fn sums<T: Element>(csr: &Csr<'_>, rows: Range<usize>, x: &[T], width: usize, out: &mut [f32]) = sums_of::<S, T>
+    /// As `super::spmm`, for one element type; `super::spmm` has checked that `x` has all input rows, and `out` all `rows`.
+    pub(super) fn run<T: Element>(csr: &Csr<'_>, rows: Range<usize>, x: &[T], width: usize, out: &mut [f32]) = run_of::<S, T>
 }
 
 #[inline(always)]
-unsafe fn sums_of<S: Simd, T: Element>(csr: &Csr<'_>, rows: Range<usize>, x: &[T], width: usize, out: &mut [f32]) {
+unsafe fn run_of<S: Simd, T: Element>(csr: &Csr<'_>, rows: Range<usize>, x: &[T], width: usize, out: &mut [f32]) {
     // SAFETY: the caller promises the instructions, and `run`'s caller the lengths.
     unsafe { all::<S, T>(csr, rows, x.as_ptr(), width, out.as_mut_ptr()) }
 }
