@@ -39,8 +39,12 @@ def drawn(count, nodes):
 
 def edges(count, sources, targets):
     """Edges, sorted by target, so that no loader sorts them anew."""
-    pairs = np.stack([drawn(count, sources), drawn(count, targets)])
-    return torch.from_numpy(pairs[:, np.lexsort(pairs)].astype(np.int64))
+    return by_target(np.stack([drawn(count, sources), drawn(count, targets)]).astype(np.int64))
+
+
+def by_target(pairs):
+    # torch counts the edges of each target wrongly where a row of the pairs is not contiguous.
+    return torch.from_numpy(np.ascontiguousarray(pairs[:, np.lexsort(pairs)]))
 
 
 def homogeneous():
@@ -58,8 +62,7 @@ def heterogeneous():
                                         ("author", "affiliated_with", "institution", 104_000), ("paper", "has_topic", "field", 750_000)]:
         pairs = edges(count, counts[source], counts[target])
         data[source, name, target].edge_index = pairs
-        back = pairs.flip(0)
-        data[target, "rev_" + name, source].edge_index = back[:, np.lexsort(back.numpy())]
+        data[target, "rev_" + name, source].edge_index = by_target(pairs.flip(0).numpy())
     return data
 
 

@@ -11,16 +11,18 @@ use morphgl_platform::SmallPages;
 use morphgl_registry::Registry;
 use morphgl_sim::MachineDescription;
 
-use crate::AllocatorHooks;
 use crate::memory::ProcessMemory;
 use crate::observer::{Observer, OfOtherRank, Silent};
-use crate::ranks::{self, Ranks};
+use crate::ranks::{self, OwnExchange, Ranks};
+use crate::{AllocatorHooks, SharedExchange};
 
-/// What a process has once, and all of its runs share: memory, and the ranks of MPI.
+/// What a process has once, and all of its runs share: memory, and the other ranks.
 #[derive(Debug, Default)]
 pub struct Process {
     memory: ProcessMemory,
     ranks: OnceLock<Ranks>,
+    /// In place of MPI.
+    own_exchange: Option<OwnExchange>,
     /// Whether a signal has asked the program to end; `None` in a process that is not one command.
     interrupted: Option<fn() -> bool>,
 }
@@ -37,6 +39,21 @@ impl Process {
         Self { memory: ProcessMemory::new(hooks), ..self }
     }
 
+    /// The same process as one of several ranks on this `host`, which the program connects in place of MPI: `make` is called once, when
+    /// the first run begins, with the limit of each wait for other ranks. A process that takes part in further runs has
+    /// a value of its own for each.
+    pub fn with_exchange(
+        self,
+        host: String,
+        make: impl FnOnce(Duration) -> morphgl_group::Result<SharedExchange> + Send + 'static,
+    ) -> Self {
+        Self { own_exchange: Some(OwnExchange::new(host, Box::new(make))), ..self }
+    }
+
+    pub(crate) fn own_exchange(&self) -> Option<&OwnExchange> {
+        self.own_exchange.as_ref()
+    }
+
     /// Whether signals and the number of threads are a single command's affair.
     pub(crate) fn is_program(&self) -> bool {
         self.interrupted.is_some()
@@ -51,7 +68,7 @@ impl Process {
         &self.memory
     }
 
-    /// The ranks of MPI that the process has joined; `None` where it is the only one.
+    /// The ranks that the process has joined; `None` where it is the only one.
     pub(crate) fn ranks(&self) -> Option<&Ranks> {
         self.ranks.get()
     }
@@ -204,7 +221,7 @@ impl RunContext {
         self.process.ranks()
     }
 
-    /// Whether this is the rank of MPI that says and writes what comes out; `true` of a process alone.
+    /// Whether this is the rank that says and writes what comes out; `true` of a process alone.
     pub fn is_first_rank(&self) -> bool {
         self.ranks().is_none_or(Ranks::is_first)
     }

@@ -46,6 +46,11 @@ pub trait Observer: Debug + Send + Sync {
 
     /// From now on the run ends in order when `stop` is requested. Before, an interruption has to end the process.
     fn heeds(&self, _stop: &Stop) {}
+
+    /// What also watches training at the ranks whose run another rank shows: its beginning, its events and its end.
+    fn of_every_rank(&self) -> Option<&dyn Observer> {
+        None
+    }
 }
 
 /// An observer that does nothing.
@@ -54,11 +59,23 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// The observer of a rank whose run another rank shows: interruptions alone concern it.
+/// The observer of a rank whose run another rank shows: interruptions alone concern it, and training what watches every rank.
 #[derive(Debug)]
 pub(crate) struct OfOtherRank(pub(crate) Arc<dyn Observer>);
 
 impl Observer for OfOtherRank {
+    fn begins(&self, beginning: Beginning) {
+        self.0.of_every_rank().iter().for_each(|observer| observer.begins(beginning));
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        self.0.of_every_rank().iter().for_each(|observer| observer.observe(event));
+    }
+
+    fn ends(&self) {
+        self.0.of_every_rank().iter().for_each(|observer| observer.ends());
+    }
+
     fn heeds(&self, stop: &Stop) {
         self.0.heeds(stop);
     }

@@ -1,11 +1,13 @@
-//! The ranks of an MPI run, of which this process is one: who they are, and what has to be the same at all.
+//! The ranks of a run, of which this process is one: who they are, and what has to be the same at all. MPI connects them, or the
+//! program that the run is a part of.
 
 mod inference;
 mod launch;
 mod training;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -18,7 +20,8 @@ use xxhash_rust::xxh3::Xxh3;
 pub(crate) use self::inference::{enter_to_infer, gathering_bytes};
 pub(crate) use self::training::{check_shard, enter};
 use crate::numa::cores_of_this_process;
-use crate::{Group, NumaNode};
+use crate::usage::Usage;
+use crate::{Group, NumaNode, SharedExchange};
 
 /// Compared by all ranks.
 const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
@@ -27,11 +30,33 @@ const VERSION: &str = concat!("morphgl ", env!("CARGO_PKG_VERSION"));
 #[derive(Debug)]
 pub(crate) struct Ranks {
     pub(crate) group: Arc<Group>,
-    connection: launch::Connection,
+    /// MPI's; `None` of an exchange that the program has made.
+    connection: Option<launch::Connection>,
     /// This rank's host.
     host: String,
     /// By rank, once all have said theirs.
     places: OnceLock<Vec<RankPlace>>,
+}
+
+/// Makes one end of an exchange between the ranks of a run, each wait for others of which is limited.
+type MakeExchange = Box<dyn FnOnce(Duration) -> morphgl_group::Result<SharedExchange> + Send>;
+
+/// An exchange that the program makes when the run begins, in place of MPI's.
+pub(crate) struct OwnExchange {
+    host: String,
+    make: Mutex<Option<MakeExchange>>,
+}
+
+impl OwnExchange {
+    pub(crate) fn new(host: String, make: MakeExchange) -> Self {
+        Self { host, make: Mutex::new(Some(make)) }
+    }
+}
+
+impl fmt::Debug for OwnExchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnExchange({})", self.host)
+    }
 }
 
 /// Where a rank runs.
@@ -62,16 +87,27 @@ pub(crate) fn digest(tensors: &[NamedTensor]) -> String {
 }
 
 impl Ranks {
-    /// Connects this process with the others where it was started as one of several; each wait for others is limited, and gradients
-    /// are added up in buckets of so many bytes. What `stop` returns ends training at all ranks; `is_asked` says whether a signal has
-    /// asked this process to end.
+    /// Connects this process with the others, by the program's `own` exchange, or by MPI where it was started as one of several; each
+    /// wait for others is limited, and gradients are added up in buckets of so many bytes. What `stop` returns ends training at all
+    /// ranks; `is_asked` says whether a signal has asked this process to end.
     pub(crate) fn connect(
+        own: Option<&OwnExchange>,
         limit: Duration,
         bucket_bytes: Option<u64>,
         is_asked: fn() -> bool,
         stop: impl FnOnce() -> Stop,
     ) -> Result<Option<Self>> {
-        let Some((exchange, host, connection)) = launch::connect(limit, is_asked)? else { return Ok(None) };
+        let made = own.and_then(|own| {
+            let make = own.make.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            Some(make(limit).map(|exchange| (exchange, own.host.clone(), None)))
+        });
+        let (exchange, host, connection) = match made {
+            Some(made) => made?,
+            None => match launch::connect(limit, is_asked)? {
+                Some((exchange, host, connection)) => (exchange, host, Some(connection)),
+                None => return Ok(None),
+            },
+        };
         let group = Group::new(exchange, stop());
         let group = Arc::new(match bucket_bytes {
             Some(bytes) => group.with_bucket_bytes(bytes as usize),
@@ -116,12 +152,17 @@ impl Ranks {
 
     /// Ends this process's part in the run, after all output; all processes of the run where a rank does not come.
     pub(crate) fn end(&self, status: u8) {
-        self.connection.end(status);
+        self.connection.iter().for_each(|connection| connection.end(status));
     }
 
     /// Lets other ranks read this one's rows; what reads theirs. All ranks make the call.
     pub(crate) fn expose(&self, rows: Arc<Vec<u8>>, row_bytes: usize) -> Result<Box<dyn ReadRows>> {
-        self.connection.expose(rows, row_bytes)
+        match &self.connection {
+            Some(connection) => connection.expose(rows, row_bytes),
+            None => Err(Usage::error(
+                "--shard: rows of other ranks are read by MPI; start the ranks by mpirun, or leave it out",
+            )),
+        }
     }
 
     /// Ranks that share this one's cores, itself included.

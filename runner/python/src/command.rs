@@ -12,15 +12,17 @@ use pyo3::prelude::*;
 use crate::graph::Graph;
 use crate::hook::EpochHook;
 use crate::loader::SIGNALS;
+use crate::process_group::process_of;
 use crate::torch::TrainerGuard;
 
-/// The interpreter's process, which its commands share.
+/// The interpreter's process, which its commands share but those of ranks.
 static PROCESS: LazyLock<Arc<Process>> = LazyLock::new(Arc::default);
 
 /// Runs a command line on `graph`, and returns the JSON document that it prints; `trainer` is what `Training_CPU_Torch` trains.
-/// `on_epoch` is what [`EpochHook`] calls. Ctrl-C stops the command as it does the program.
+/// `on_epoch` is what [`EpochHook`] calls, and `ranks` the `ProcessGroup` of which this process is one. Ctrl-C stops the command as it
+/// does the program.
 #[pyfunction]
-#[pyo3(signature = (arguments, graph, trainer, quiet, on_epoch))]
+#[pyo3(signature = (arguments, graph, trainer, quiet, on_epoch, ranks))]
 pub(crate) fn run(
     py: Python<'_>,
     arguments: Vec<String>,
@@ -28,7 +30,12 @@ pub(crate) fn run(
     trainer: Option<Py<PyAny>>,
     quiet: bool,
     on_epoch: Option<Py<PyAny>>,
+    ranks: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let process = match ranks {
+        Some(group) => Arc::new(process_of(py, group)?),
+        None => Arc::clone(&PROCESS),
+    };
     let dataset = graph.map(|graph| Arc::clone(&graph.0));
     let guard = trainer.map(TrainerGuard::new).transpose()?;
     let stop = Stop::new();
@@ -38,7 +45,7 @@ pub(crate) fn run(
     let observer = hook.map(|hook| Arc::new(hook) as Arc<dyn Observer>);
     let (send, done) = bounded(1);
     let work = move || {
-        let call = Call { process: &PROCESS, arguments: &arguments, dataset, quiet, stop: &of_command, observer };
+        let call = Call { process: &process, arguments: &arguments, dataset, quiet, stop: &of_command, observer };
         let _ = send.send(cli::call(call));
     };
     let thread = thread::Builder::new().name("morphgl".to_string()).spawn(work);

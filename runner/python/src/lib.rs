@@ -14,6 +14,7 @@ mod hook;
 mod loader;
 mod operator;
 mod picture;
+mod process_group;
 mod sampler;
 mod subgraph;
 mod torch;

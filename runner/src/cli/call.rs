@@ -34,7 +34,7 @@ pub struct Call<'a> {
     pub quiet: bool,
     /// Does what Ctrl-C does: training ends after the mini-batches under way, or after the epoch. Signals are the program's affair.
     pub stop: &'a Stop,
-    /// Who watches the run besides stderr.
+    /// Who watches the run besides stderr, of several ranks each one's.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
@@ -67,6 +67,9 @@ pub fn call(call: Call<'_>) -> Result<Value, Failure> {
         return Err(failed(Usage::error("this command reads no dataset")));
     }
     let outcome = run(&command, &Invocation { process, stop, dataset, show: Show { quiet, json: true }, observer });
+    if let (Err(error), Some(ranks)) = (&outcome, process.ranks()) {
+        ranks.leave(&one_line(error));
+    }
     let outcome = outcome.map_err(failed)?;
     outcome.unwritten.map_or(Ok(outcome.json), |error| Err(failed(error)))
 }

@@ -88,6 +88,10 @@ impl Observer for Terminal {
             interrupt::heed(stop);
         }
     }
+
+    fn of_every_rank(&self) -> Option<&dyn Observer> {
+        self.beside.as_deref()
+    }
 }
 
 /// The progress bar and the table of epochs.

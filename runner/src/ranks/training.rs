@@ -62,7 +62,7 @@ pub(crate) fn enter(
     bucket_bytes: Option<u64>,
     stop: impl FnOnce() -> Stop,
 ) -> anyhow::Result<Option<&Ranks>> {
-    let ranks = Ranks::connect(limit, bucket_bytes, process.interrupted(), stop)?;
+    let ranks = Ranks::connect(process.own_exchange(), limit, bucket_bytes, process.interrupted(), stop)?;
     ranks.map(|ranks| process.join(ranks)).transpose()
 }
 

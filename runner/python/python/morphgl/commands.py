@@ -228,10 +228,11 @@ def source(graph, command, options):
     return graph._native, [path] if path else []
 
 
-def run(command, graph, words, options, trainer=None, progress=False, on_epoch=None):
+def run(command, graph, words, options, trainer=None, progress=False, on_epoch=None, ranks=None):
     native, directory = source(graph, command, options)
     try:
-        return json.loads(_morphgl.run([command, *words, *directory, *arguments(options)], native, trainer, not progress, on_epoch))
+        words = [command, *words, *directory, *arguments(options)]
+        return json.loads(_morphgl.run(words, native, trainer, not progress, on_epoch, ranks))
     except (ValueError, RuntimeError) as error:
         message = str(error)
         unknown = re.fullmatch(r"unexpected argument '--([^']*)' found(?:.*similar argument exists: '--([^']*)')?", message)

@@ -23,13 +23,13 @@ class ModuleTrainer:
     `forward(module, batch)` gives the outputs, of all nodes of the mini-batch or of its seeds alone. `induced` says that a mini-batch is
     a subgraph, whose edges are the same for every layer. `decoder(sources, destinations)` makes scores of links, or outputs of labelled
     edges, of two rows of outputs each; without one links have their dot product ("dot"), and edges an :class:`EdgeDecoder` ("mlp").
-    `stepping` are settings of :class:`Stepping`.
+    `ranks` is the `ProcessGroup` of processes that train the same module together. `stepping` are settings of :class:`Stepping`.
     """
 
-    def __init__(self, module, optimizers, forward=None, output="torch", induced=False, loss=None, decoder=None, **stepping):
+    def __init__(self, module, optimizers, forward=None, output="torch", induced=False, loss=None, decoder=None, ranks=None, **stepping):
         self.module, self.optimizers, self.output, self.induced = module, optimizers, output, induced
         self.forward = forward or (dgl_forward if output == "dgl" else edge_forward)
-        self.loss, self.given = loss, decoder
+        self.loss, self.given, self.ranks = loss, decoder, ranks
         self.decoder = None if isinstance(decoder, str) else decoder
         # Of a labelled edge; 0 where nodes or links are learned.
         self.edge_outputs = 0
@@ -56,6 +56,8 @@ class ModuleTrainer:
         first = next(iter(self.trained.values()))
         self.device, self.dtype = first.device, first.dtype
         self.stepping = Stepping(optimizers, self.device, **stepping)
+        if ranks is not None and self.stepping.scaler is not None:
+            raise NotImplementedError('autocast: gradients of "float16" are scaled by each process\'s own number; give "bfloat16"')
 
     def add_decoder(self, decoder):
         """Makes `decoder` a part beside the module."""
@@ -88,6 +90,10 @@ class ModuleTrainer:
     def trainable(self):
         """The parameters by name."""
         return {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
+
+    def buffers(self):
+        """What the mini-batches change besides the parameters, such as running means."""
+        return [buffer for part in self.parts.values() for buffer in part.buffers() if buffer.is_floating_point()]
 
     def state(self):
         """All tensors by name, which share the memory of the module and its decoder."""
@@ -192,6 +198,9 @@ class ModuleTrainer:
     def accumulate(self, batch, drawn_by):
         self.set_mode(True)
         self.stepping.begin(drawn_by[1])
+        if batch.batch_size == 0:
+            # The share of a process beside those that have all seeds.
+            return 0.0, 0, 0
         # Dropout is a function of seed, epoch and index, as everything else.
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(np.random.SeedSequence(drawn_by).generate_state(1, np.uint64)[0] >> np.uint64(1)))
@@ -264,6 +273,9 @@ class ModuleTrainer:
         for name, _, values in gradients:
             parameter = self.trained[name]
             parameter.grad = torch.from_dlpack(values).to(parameter.device, parameter.dtype)
+        # A step of all processes, unlike those by which each measures.
+        if self.ranks is not None:
+            self.ranks.broadcast(self.buffers())
 
     def parameters(self):
         return [named(name, tensor) for name, tensor in self.state().items()]

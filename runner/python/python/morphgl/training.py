@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from typing import Any, Callable, Optional, Union
@@ -21,7 +22,7 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
           output: Optional[str] = None, init: Any = None, resume: Any = None, progress: bool = False, task: Optional[str] = None,
           loss: Union[str, Callable[[Any, Any], Any], None] = None, decoder: Union[str, Callable[[Any, Any], Any], None] = None,
           scheduler: Any = None, schedule_every: str = "epoch", autocast: Any = None,
-          on_epoch: Optional[Callable[[Epoch], Optional[bool]]] = None, **options: Any) -> Training:
+          on_epoch: Optional[Callable[[Epoch], Optional[bool]]] = None, process_group: Any = None, **options: Any) -> Training:
     """Profiles, plans and trains, and plans again where durations change.
 
     graph
@@ -70,6 +71,11 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     on_epoch
         `on_epoch(epoch)` is called with the :class:`Epoch` after each epoch and its evaluation; training ends after it where it returns True,
         as early stopping ends it. A module has the parameters of the epoch then. What it raises ends the run, and is raised.
+    process_group
+        A group of `torch.distributed`, such as `torch.distributed.group.WORLD`, whose processes call this together, each with the same
+        arguments on the same graph: every one trains on its share of each mini-batch, and gradients are added up, so that losses are those
+        of one process but for rounding, whatever the backend, by a gloo group of the run's own. A module has the same parameters at all,
+        its floating-point buffers those of the first. The first process shows the run and writes its files.
     options
         Those of `morphgl train --help` by name: `num_neighbors`, `batch_size`, `epochs`, `patience`, `evaluation`, `plan`, `run`,
         `memory`, `cache`, `clip_norm`, `seed`, `threads`, `sampler`, …; `sampler_option={…}` are settings of a sampler that an operator crate declares
@@ -90,7 +96,7 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
             if not isinstance(value, (str, type(None))):
                 raise NotImplementedError(f'{name}: "{model}" is trained by one by name; for a {name} of your own give the model as a torch module')
         words = {"task": task, "loss": loss, "decoder": decoder, "optimizer": optimizer}
-        return train_own(graph, model, init, resume, progress, {**words, **options}, epoch_hook(on_epoch))
+        return train_own(graph, model, init, resume, progress, {**words, **options}, epoch_hook(on_epoch), ranks_of(process_group))
     if init is not None:
         raise ValueError("init: a module has its parameters; load them by module.load_state_dict")
     import torch
@@ -123,16 +129,16 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
         if names:
             warnings.warn(f"{', '.join(names)}: left out of the mini-batches that train makes; for a module that reads them write the loop "
                           "over a NeighborLoader", stacklevel=2)
-    sampler = options.get("sampler", "neighbor")
-    trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), decoder,
+    sampler, ranks = options.get("sampler", "neighbor"), ranks_of(process_group)
+    trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), decoder, ranks,
                             scheduler=scheduler, every=schedule_every, clip_norm=clip_norm, autocast=autocast)
     if trainer.stepping.goes_by_score and (options.get("evaluation") == "none" or not is_validated(graph, options)):
         raise ValueError("scheduler: ReduceLROnPlateau steps by the validation score, and nothing is validated; give the graph a validation "
                          "split, and leave evaluation out, or give a scheduler that steps by itself")
     hook = epoch_hook(on_epoch, trainer.stepping.end)
-    with saved_model({**options, "resume": resume}) as (words, saved):
+    with saved_model({**options, "resume": resume}, ranks) as (words, saved):
         try:
-            training = training_of(run("train", graph, [], words, trainer, progress, hook))
+            training = run_training(graph, words, saved, trainer, progress, hook, ranks)
         finally:
             trainer.release()
         if os.path.exists(saved):
@@ -193,32 +199,50 @@ def module_options(options, optimizer, output, functions):
     return {**ours, **options}
 
 
-def train_own(graph, model, init, resume, progress, options, hook=None):
+def train_own(graph, model, init, resume, progress, options, hook, ranks):
     if model == "gcn" and "self_loops" not in options and isinstance(graph, Graph) and graph._native.num_self_loops:
         warnings.warn(f"the graph has {graph._native.num_self_loops} self-loops, and a gcn adds one to every node: for PyG's GCN drop them, "
                       'or, where they have weights, give every node one, and self_loops="graph"', stacklevel=3)
-    with saved_model({**options, "resume": resume}) as (words, saved):
+    with saved_model({**options, "resume": resume}, ranks) as (words, saved):
         first = None if init is None else Model.file(init, os.path.dirname(saved))
         words = {"model": None if resume else model, **words, "init": first}
-        training = training_of(run("train", graph, [], words, progress=progress, on_epoch=hook))
+        training = run_training(graph, words, saved, None, progress, hook, ranks)
         if os.path.exists(saved):
             training.model = Model.load(saved)
     return training
 
 
+def ranks_of(process_group):
+    """The ranks of a group of torch.distributed; None where there is none, and the process trains alone."""
+    if process_group is None and "torch.distributed" not in sys.modules:
+        return None
+    from . import process_group as groups
+
+    return groups.ranks_of(process_group)
+
+
 @contextlib.contextmanager
-def saved_model(options):
+def saved_model(options, ranks=None):
     """Options of a run that saves its model to a temporary file, and the file's path; afterwards it is at the path that `save` names,
-    too."""
+    too, which the first of several ranks writes. Where one of them fails it is disconnected from the others."""
     with tempfile.TemporaryDirectory() as temporary:
         saved = os.path.join(temporary, "model.safetensors")
-        yield {**options, "save": saved}, saved
-        if options.get("save") is not None and os.path.exists(saved):
+        try:
+            yield {**options, "save": saved}, saved
+        except BaseException:
+            if ranks is not None:
+                ranks.close()
+            raise
+        is_first = ranks is None or ranks.rank == 0
+        if is_first and options.get("save") is not None and os.path.exists(saved):
             beside = os.fspath(options["save"]) + ".partial"
             shutil.copyfile(saved, beside)
             os.replace(beside, options["save"])
 
 
-def training_of(document):
+def run_training(graph, words, saved, trainer, progress, hook, ranks):
+    document = run("train", graph, [], words, trainer, progress, hook, ranks)
+    if ranks is not None:
+        document = ranks.share(document, saved)
     epochs = [of(Epoch, epoch) for epoch in document["epochs"]]
     return dataclasses.replace(of(Training, {**document, "epochs": epochs, "plan": plan_of(document["plan"])}), document=document)
