@@ -9,7 +9,7 @@ mod support;
 use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, OpenOptions};
 use runs::{Training, alike, newest};
 use serde_json::{Value, json};
-use support::Bench;
+use support::{Bench, not_tested};
 
 const DMA: &str = "Transferring_PCIe_Dma";
 const DMA_GATHER: &str = "Transferring_CUDA+PCIe_DmaGather";
@@ -38,13 +38,12 @@ const TRAIN: [&str; 15] = [
 ];
 
 /// The bench with a dataset, where there is a device.
-#[allow(clippy::print_stderr, reason = "reports what was not tested")]
 fn bench() -> Option<Bench> {
     let bench = Bench::new();
     let ops = bench.json(&["ops"]);
     let trains = |o: &Value| o["key"] == "Training_CUDA_Native" && o["available"] == true;
     if !ops["operators"].as_array().expect("a list").iter().any(trains) {
-        eprintln!("no CUDA device, and not built for the emulated one: its routes are not tested");
+        not_tested("no CUDA device, and not built for the emulated one: its routes are");
         return None;
     }
     bench.small();

@@ -14,7 +14,7 @@ use std::process::Output;
 
 use runs::{Training, checkpoints, metrics, newest};
 use serde_json::Value;
-use support::{Bench, fails};
+use support::{Bench, fails, not_tested};
 use xxhash_rust::xxh3::xxh3_64;
 
 const DMA: &str = "Transferring_PCIe_Dma";
@@ -46,7 +46,6 @@ struct Devices {
 }
 
 impl Devices {
-    #[allow(clippy::print_stderr, reason = "reports what was not tested")]
     fn new() -> Option<Self> {
         let devices = Self { bench: Bench::new(), number: 1 };
         let ops = devices.json(&["ops"], &[]);
@@ -54,7 +53,7 @@ impl Devices {
         let emulated = |a: &Value| a["name"] == "emulated on the CPU";
         let found = ops["machine"]["accelerators"].as_array().is_some_and(|all| all.iter().any(emulated));
         if !(found && ops["operators"].as_array().expect("a list").iter().any(trains)) {
-            eprintln!("not built for the emulated device: groups of devices are not tested");
+            not_tested("not built for the emulated device: groups of devices are");
             return None;
         }
         let graph = ["generate", "sbm", "-o", "graph", "--nodes", "1500", "--classes", "3", "--dim", "8"];

@@ -5,6 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+/// Reports what is not tested for want of a device; a failure where `MORPHGL_TEST_DEVICES` is set, as `.ci/run` does.
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
+pub(crate) fn not_tested(what: &str) {
+    assert!(std::env::var_os("MORPHGL_TEST_DEVICES").is_none(), "{what} not tested");
+    eprintln!("{what} not tested");
+}
+
 /// The arguments of a command line that has no quotes.
 pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
