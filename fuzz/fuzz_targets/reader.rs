@@ -4,15 +4,17 @@
 //! libFuzzer looks for them.
 #![no_main]
 
+#[path = "../src/clock.rs"]
+mod clock;
 #[path = "../src/counting.rs"]
 mod counting;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use std::{env, fs};
 
+use clock::cpu_time;
 use counting::{NOW, PEAK};
 use libfuzzer_sys::fuzz_target;
 use morphgl_fuzz::{LIMIT, MEMORY, READERS, Reader, Sandbox};
@@ -47,12 +49,3 @@ fuzz_target!(init: prepare(), |input: &[u8]| {
     assert!(taken <= MEMORY, "{taken} bytes");
     assert!(time <= LIMIT, "{time:?} of processor time");
 });
-
-/// Processor time of the process so far: on a busy machine, other time says little of a reader.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` outlives the call, which fills it in.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    assert_eq!(status, 0, "every system has this clock");
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}

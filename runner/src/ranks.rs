@@ -5,17 +5,18 @@ mod inference;
 mod launch;
 mod training;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use morphgl_execute::Stop;
+use morphgl_graph_store::{ArrayVisitor, Dataset, Element};
 use morphgl_group::ReadRows;
 use morphgl_registry::{Machine, NamedTensor};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 pub(crate) use self::inference::{enter_to_infer, gathering_bytes};
 pub(crate) use self::training::{check_shard, enter};
@@ -84,6 +85,17 @@ pub(crate) fn digest(tensors: &[NamedTensor]) -> String {
         tensor.values.iter().for_each(|value| hash.update(&value.to_le_bytes()));
     }
     format!("digest {:016x}", hash.digest())
+}
+
+/// Checksums of the arrays of a dataset in memory, by their names.
+struct Checksums(BTreeMap<String, String>);
+
+impl ArrayVisitor for Checksums {
+    fn array<T: Element>(&mut self, name: &str, values: &[T], dim: Option<usize>) -> morphgl_graph_store::Result<()> {
+        let digest = xxh3_64(bytemuck::cast_slice(values));
+        self.0.insert(name.to_string(), format!("{digest:016x} of {dim:?}"));
+        Ok(())
+    }
 }
 
 impl Ranks {
@@ -207,9 +219,20 @@ impl Ranks {
         Ok(())
     }
 
+    /// As [`Ranks::facts`] of a dataset that is open.
+    pub(crate) fn facts_of(dataset: &Dataset) -> Result<Vec<(String, String)>> {
+        let mut checksums = dataset.path.checksums();
+        if checksums.is_empty() {
+            let mut arrays = Checksums(checksums);
+            dataset.visit_arrays(&mut arrays)?;
+            checksums = arrays.0;
+        }
+        Self::facts(&dataset.name, &checksums)
+    }
+
     /// What every rank has to have before anything is measured, besides its configuration: program, SIMD level, dataset.
     pub(crate) fn facts(dataset: &str, arrays: &impl Serialize) -> Result<Vec<(String, String)>> {
-        let digest = xxhash_rust::xxh3::xxh3_64(&serde_json::to_vec(arrays)?);
+        let digest = xxh3_64(&serde_json::to_vec(arrays)?);
         let fact = |name: &str, value: String| (name.to_string(), value);
         Ok(vec![
             fact("version", VERSION.to_string()),

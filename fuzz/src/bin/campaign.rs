@@ -2,8 +2,10 @@
 //!
 //!     campaign SECONDS [SEED] [READER…]
 //!
-//! A fault (a panic, more than a second, more memory than the bound) is printed with its input, which is kept in `fuzz/faults`.
+//! A fault (a panic, more than a second of processor time, more memory than the bound) is printed with its input, which is kept in `fuzz/faults`.
 
+#[path = "../clock.rs"]
+mod clock;
 #[path = "../counting.rs"]
 mod counting;
 
@@ -13,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
+use clock::cpu_time;
 use counting::{NOW, PEAK};
 use morphgl_fuzz::{LIMIT, MEMORY, Outcome, READERS, Random, Reader, mutated, pass_over_decoders};
 
@@ -73,10 +76,10 @@ fn run(reader: &Reader, seed: u64, time: Duration) -> Tally {
         // Every input is a function of one number, which a fault names.
         let at = random.next();
         let input = mutated(&mut Random(at), &seeds, reader.tokens);
-        let (before, start) = (NOW.load(Relaxed), Instant::now());
+        let (before, start) = (NOW.load(Relaxed), cpu_time());
         PEAK.store(before, Relaxed);
         let read = catch_unwind(AssertUnwindSafe(|| reader.read(&sandbox, &input)));
-        let (elapsed, taken) = (start.elapsed(), PEAK.load(Relaxed) - before);
+        let (elapsed, taken) = (cpu_time() - start, PEAK.load(Relaxed) - before);
         tally.executions += 1;
         tally.accepted += u64::from(matches!(read, Ok(Outcome::Accepted)));
         tally.slowest = tally.slowest.max(elapsed);

@@ -19,9 +19,9 @@ from test_module_of_edges import labelled  # noqa: E402
 VALIDATED = {**OPTIONS, "evaluation": "full"}
 
 
-def learnable():
-    """Classes that follow from features, of 600 nodes, and pairs for links."""
-    rng = np.random.default_rng(3)
+def learnable(seed=3):
+    """600 nodes, whose classes follow from features."""
+    rng = np.random.default_rng(seed)
     x = rng.standard_normal((600, 10), dtype=np.float32)
     pairs = rng.integers(0, 600, (2, 4000))
     parts = {"train": np.arange(400), "valid": np.arange(400, 500), "test": np.arange(500, 600)}
@@ -145,12 +145,12 @@ def test_processes_have_the_losses_of_one(tmp_path):
 
 
 def refused_and_failing(group, _):
-    """What is raised where options differ, and where one process fails."""
-    raised = []
-    for options in ({"seed": dist.get_rank()}, {"forward": failing}):
+    """What is raised where options or graphs differ, and where one process fails."""
+    raised, rank = [], dist.get_rank()
+    for graph, options in ((learnable(), {"seed": rank}), (learnable(rank), {}), (learnable(), {"forward": failing})):
         started = time.monotonic()
         try:
-            morphgl.train(learnable(), Sums(4), epochs=2, process_group=group, **{**VALIDATED, **options})
+            morphgl.train(graph, Sums(4), epochs=2, process_group=group, **{**VALIDATED, **options})
         except (RuntimeError, ValueError, ZeroDivisionError) as error:
             raised.append([type(error).__name__, str(error), time.monotonic() - started])
     return raised
@@ -164,9 +164,10 @@ def failing(module, batch):
 
 def test_what_ends_one_process_ends_all(tmp_path):
     first, second = together(refused_and_failing, 2, tmp_path / "ranks")
-    assert all("seed" in kind[1] for kind in (first[0], second[0]))
-    assert second[1][0] == "ZeroDivisionError"
-    kind, text, seconds = first[1]
+    for of_options, of_graphs, _ in (first, second):
+        assert "seed" in of_options[1] and "dataset" in of_graphs[1]
+    assert second[2][0] == "ZeroDivisionError"
+    kind, text, seconds = first[2]
     assert kind == "RuntimeError" and "torch.distributed" in text and seconds < 60
 
 

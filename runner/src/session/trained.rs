@@ -157,7 +157,7 @@ impl Trained {
         let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
         if let Some(ranks) = context.ranks() {
-            let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
+            let mut facts = Ranks::facts_of(&dataset)?;
             let model = serde_json::to_string(&config.spec.model)?;
             let fact = |name: &str, value: String| (name.to_string(), value);
             facts.push(fact("model", format!("{} of {model}", digest(&parameters))));

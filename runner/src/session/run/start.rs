@@ -227,7 +227,7 @@ fn facts(
     config: &JobConfig,
     evaluation: Option<Evaluation>,
 ) -> anyhow::Result<Vec<(String, String)>> {
-    let mut facts = Ranks::facts(&dataset.name, &dataset.path.checksums())?;
+    let mut facts = Ranks::facts_of(dataset)?;
     // What a rank may have of its own: threads, and what its memory allows.
     let config = JobConfig { threads: None, disk_bytes: None, cache_bytes: None, ..config.clone() };
     let validated = Split::Valid.is_known(dataset, &config.spec.model);
