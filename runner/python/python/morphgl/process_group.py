@@ -24,7 +24,7 @@ def ranks_of(process_group):
     return ProcessGroup(process_group)
 
 
-# The gloo groups of earlier runs, by members and limit of waits: torch gives a group that is made anew the name of an earlier one.
+# The gloo groups of earlier runs, by the default group, members and limit of waits: torch gives a group that is made anew the name of an earlier one.
 MADE = {}
 
 
@@ -39,7 +39,7 @@ class ProcessGroup:
 
     def open(self, seconds):
         """Connects the processes; each wait for others ends after so many seconds."""
-        self.key = (*self.members, seconds)
+        self.key = (dist.group.WORLD, *self.members, seconds)
         if self.key not in MADE:
             limit, is_part = datetime.timedelta(seconds=seconds), self.size < dist.get_world_size()
             MADE[self.key] = dist.new_group(self.members, timeout=limit, backend="gloo", use_local_synchronization=is_part)
