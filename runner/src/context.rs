@@ -21,7 +21,7 @@ use crate::{AllocatorHooks, SharedExchange};
 pub struct Process {
     memory: ProcessMemory,
     ranks: OnceLock<Ranks>,
-    /// In place of MPI.
+    /// What connects the ranks in place of MPI, where the program has given it.
     own_exchange: Option<OwnExchange>,
     /// Whether a signal has asked the program to end; `None` in a process that is not one command.
     interrupted: Option<fn() -> bool>,
@@ -221,7 +221,7 @@ impl RunContext {
         self.process.ranks()
     }
 
-    /// Whether this is the rank that says and writes what comes out; `true` of a process alone.
+    /// Whether this is the rank that prints and writes results; `true` of a process alone.
     pub fn is_first_rank(&self) -> bool {
         self.ranks().is_none_or(Ranks::is_first)
     }

@@ -59,7 +59,8 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// The observer of a rank whose run another rank shows: interruptions alone concern it, and training what watches every rank.
+/// The observer of every rank but the first, whose run is not shown: it passes on interruptions, and training to
+/// [`Observer::of_every_rank`].
 #[derive(Debug)]
 pub(crate) struct OfOtherRank(pub(crate) Arc<dyn Observer>);
 

@@ -15,7 +15,7 @@ use crate::loader::SIGNALS;
 use crate::process_group::process_of;
 use crate::torch::TrainerGuard;
 
-/// The interpreter's process, which its commands share but those of ranks.
+/// The interpreter's process, which all commands share but those that run as ranks: each of these has one of its own.
 static PROCESS: LazyLock<Arc<Process>> = LazyLock::new(Arc::default);
 
 /// Runs a command line on `graph`, and returns the JSON document that it prints; `trainer` is what `Training_CPU_Torch` trains.

@@ -22,7 +22,7 @@ pub(crate) fn process_of(py: Python<'_>, group: Py<PyAny>) -> PyResult<Process> 
     Ok(Process::default().with_exchange(host, connect))
 }
 
-/// This process's end of a group of torch.distributed.
+/// One rank's [`Exchange`], by a process group of torch.distributed.
 struct TorchExchange {
     group: Py<PyAny>,
     rank: usize,
@@ -47,7 +47,7 @@ impl TorchExchange {
             .map_err(|error| GroupError::Engine(format!("torch.distributed at rank {}: {error}", self.rank)))
     }
 
-    /// What an exchange gave; a failure is that of all further ones.
+    /// Passes a result on; the first error is kept, and returned by all further exchanges.
     fn kept<T>(&mut self, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
             self.failed.get_or_insert_with(|| error.clone());

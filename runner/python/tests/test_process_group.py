@@ -153,6 +153,12 @@ def refused_and_failing(group, _):
             morphgl.train(graph, Sums(4), epochs=2, process_group=group, **{**VALIDATED, **options})
         except (RuntimeError, ValueError, ZeroDivisionError) as error:
             raised.append([type(error).__name__, str(error), time.monotonic() - started])
+    with pytest.raises(NotImplementedError, match="float16"):
+        morphgl.train(learnable(), Sums(4), autocast="float16", process_group=group, **VALIDATED)
+    with pytest.raises(ValueError, match="--shard: rows of other ranks are read by MPI"):
+        morphgl.train(learnable(), "sage", shard="inclusion:1KiB", process_group=group, **{**VALIDATED, "evaluation": "none"})
+    with pytest.warns(UserWarning, match="this one trains alone"):
+        morphgl.train(learnable(), Sums(4), epochs=1, **VALIDATED)
     return raised
 
 

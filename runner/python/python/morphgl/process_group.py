@@ -16,7 +16,7 @@ def ranks_of(process_group):
     if process_group is None:
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             warnings.warn(f"torch.distributed has {dist.get_world_size()} processes, and this one trains alone; for all of them together "
-                          "give process_group=torch.distributed.group.WORLD", stacklevel=3)
+                          "give process_group=torch.distributed.group.WORLD", stacklevel=4)
         return None
     if not (dist.is_available() and dist.is_initialized()):
         raise ValueError("process_group: torch.distributed is not initialized; call torch.distributed.init_process_group() in processes "
@@ -24,7 +24,8 @@ def ranks_of(process_group):
     return ProcessGroup(process_group)
 
 
-# The gloo groups of earlier runs, by the default group, members and limit of waits: torch gives a group that is made anew the name of an earlier one.
+# The gloo groups of earlier runs, by the default group, members and limit of waits: some versions of torch give a new group of the same
+# members an earlier one's name, and connect it wrongly.
 MADE = {}
 
 
