@@ -83,13 +83,16 @@ impl MpiExchange {
             return Ok(Box::new(SingleRank));
         }
         // The library's call waits for all ranks without a limit: see first that all are there.
-        self.all_gather(&[])?;
+        let has_rows = self.all_gather(&[u8::from(!rows.is_empty())])?;
         let exposed = Exposed::new(&self.wire, rows)?;
         let reader = exposed.reader(&self.wire, row_bytes, self.limit);
-        // Over TCP the first read from a rank waits within the library until that rank answers, whatever the limit: now all do.
-        let mut nothing: Vec<(usize, &[u32], &mut [u8])> =
-            self.others().map(|rank| (rank, &[][..], &mut [][..])).collect();
-        reader.read(&mut nothing)?;
+        // Over TCP the first read from a rank waits within the library until that rank answers, whatever the limit: now all do. A
+        // read of no rows does not wait, and leaves that wait to the next one.
+        let owners: Vec<usize> = self.others().filter(|&rank| has_rows[rank] == [1]).collect();
+        let mut first_rows = vec![0; owners.len() * row_bytes];
+        let mut reads: Vec<(usize, &[u32], &mut [u8])> =
+            owners.iter().zip(first_rows.chunks_mut(row_bytes.max(1))).map(|(&rank, row)| (rank, &[0][..], row)).collect();
+        reader.read(&mut reads)?;
         self.all_gather(&[])?;
         self.rows = Some(exposed);
         Ok(Box::new(reader))
