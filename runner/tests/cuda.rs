@@ -1,5 +1,5 @@
 //! A binary with the CUDA operators on a machine without a driver: it reports that, and trains on the CPU.
-#![cfg(feature = "cuda")]
+#![cfg(all(feature = "cuda", not(feature = "emulate")))]
 
 mod support;
 

@@ -39,7 +39,7 @@ const TRAIN: [&str; 15] = [
 
 /// The bench with a dataset, where there is a device.
 fn bench() -> Option<Bench> {
-    let bench = Bench::new();
+    let bench = Bench::with_emulated_devices();
     let ops = bench.json(&["ops"]);
     let trains = |o: &Value| o["key"] == "Training_CUDA_Native" && o["available"] == true;
     if !ops["operators"].as_array().expect("a list").iter().any(trains) {

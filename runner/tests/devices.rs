@@ -47,7 +47,7 @@ struct Devices {
 
 impl Devices {
     fn new() -> Option<Self> {
-        let devices = Self { bench: Bench::new(), number: 1 };
+        let devices = Self { bench: Bench::with_emulated_devices(), number: 1 };
         let ops = devices.json(&["ops"], &[]);
         let trains = |o: &Value| o["key"] == TRAINING && o["available"] == true;
         let emulated = |a: &Value| a["name"] == "emulated on the CPU";

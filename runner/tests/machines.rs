@@ -28,8 +28,9 @@ fn both_ends_say(text: &str) {
 #[test]
 fn every_machine_that_comes_along_is_planned_for() {
     let bench = Bench::new();
+    bench.small();
     for (name, _) in NAMED {
-        let json = bench.json(&["plan", "--machine", name]);
+        let json = bench.json(&["plan", "small", "--machine", name]);
         let strategies: Vec<&str> =
             json["plans"].as_array().expect("a list").iter().filter_map(|p| p["strategy"].as_str()).collect();
         let devices = json["machine"]["device"].as_array().expect("a list");

@@ -19,7 +19,7 @@ const BESIDE: u64 = 20;
 /// Generates a dataset of some 210 MB; its bytes.
 fn generate(bench: &Bench) -> u64 {
     let args = ["generate", "sbm", "-o", "graph", "--nodes", "400000", "--degree", "30", "--dim", "100", "--classes"];
-    bench.text(&[&args[..], &["8", "--split", "0.02,0.005,0.005"]].concat());
+    bench.text(&[&args[..], &["8", "--split", "0.01,0.001,0.005"]].concat());
     let files = std::fs::read_dir(bench.path().join("graph")).expect("it was generated");
     files.map(|f| f.and_then(|f| f.metadata()).expect("readable").len()).sum()
 }
@@ -38,7 +38,7 @@ fn peak(bench: &Bench, options: &[&str]) -> (u64, u64, u64) {
 
 #[test]
 fn training_needs_little_memory_beside_the_dataset() {
-    let bench = Bench::on_host();
+    let bench = Bench::new();
     let dataset = generate(&bench);
     assert!(dataset > 200_000_000, "{dataset} bytes of dataset");
     let native = ["--training", "Training_CPU_Native"];
@@ -66,7 +66,7 @@ fn training_needs_little_memory_beside_the_dataset() {
 #[test]
 fn inference_keeps_to_the_memory_allowed() {
     const MEMORY: u64 = 600 << 20;
-    let bench = Bench::on_host();
+    let bench = Bench::new();
     let dataset = generate(&bench);
     let memory = MEMORY.to_string();
     let train = ["train", "graph", "--epochs", "1", "--hidden", "256", "--batch-size", "256", "--threads", "2"];
@@ -110,7 +110,7 @@ fn inference_keeps_to_the_memory_allowed() {
 /// Full evaluation is chosen where it fits: then it does.
 #[test]
 fn evaluation_with_all_neighbours_takes_what_it_says() {
-    let bench = Bench::on_host();
+    let bench = Bench::new();
     bench.text(&["generate", "sbm", "-o", "graph", "--nodes", "150000", "--dim", "64", "--degree", "10"]);
     let train = "train graph --epochs 1 --hidden 32 --fanouts 5,5 --training Training_CPU_Native --threads 2 \
                  --profile-seconds 0.2 --evaluation full --json --memory";
@@ -158,7 +158,7 @@ fn cures(stderr: &str) -> (String, Option<String>) {
 #[test]
 fn commands_keep_to_the_memory_allowed_refusals_included() {
     const BESIDE: u64 = 32 << 20;
-    let bench = Bench::on_host();
+    let bench = Bench::new();
     bench.text(&[
         "generate",
         "sbm",
@@ -219,8 +219,8 @@ fn commands_keep_to_the_memory_allowed_refusals_included() {
 /// Huge pages take more than buffers hold, and how much more depends on the system's free memory.
 #[test]
 fn little_memory_is_used_by_small_pages_and_much_by_huge_ones() {
-    let bench = Bench::on_host();
-    bench.text(&["generate", "sbm", "-o", "graph", "--nodes", "60000", "--dim", "200", "--split", "0.1,0.01,0.01"]);
+    let bench = Bench::new();
+    bench.text(&["generate", "sbm", "-o", "graph", "--nodes", "60000", "--dim", "200", "--split", "0.02,0.01,0.01"]);
     let huge = |memory: &str| {
         let train = "train graph --epochs 1 --threads 2 --profile-seconds 0.1 --memory";
         let args: Vec<&str> = train.split(' ').chain([memory]).collect();

@@ -78,7 +78,7 @@ fn a_run_is_by_the_system_s_plan_and_operators() {
 
 #[test]
 fn what_cannot_be_had_is_refused_by_name() {
-    let bench = Bench::on_host();
+    let bench = Bench::new();
     bench.small();
     let plan = |more: &[&'static str]| [&["plan"], &SMALL[..], more].concat();
     bench.misused(&plan(&["--as", "salient"]), &["--as salient", "a device", "--machine", "MORPHGL_SIM"]);

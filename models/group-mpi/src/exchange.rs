@@ -90,8 +90,11 @@ impl MpiExchange {
         // read of no rows does not wait, and leaves that wait to the next one.
         let owners: Vec<usize> = self.others().filter(|&rank| has_rows[rank] == [1]).collect();
         let mut first_rows = vec![0; owners.len() * row_bytes];
-        let mut reads: Vec<(usize, &[u32], &mut [u8])> =
-            owners.iter().zip(first_rows.chunks_mut(row_bytes.max(1))).map(|(&rank, row)| (rank, &[0][..], row)).collect();
+        let mut reads: Vec<(usize, &[u32], &mut [u8])> = owners
+            .iter()
+            .zip(first_rows.chunks_mut(row_bytes.max(1)))
+            .map(|(&rank, row)| (rank, &[0][..], row))
+            .collect();
         reader.read(&mut reads)?;
         self.all_gather(&[])?;
         self.rows = Some(exposed);

@@ -103,6 +103,8 @@ JOBS = {job.__name__: job for job in (nodes, links, edges, own, normalised, resu
 
 def rank_of(job, rank, size, directory):
     """One of the processes: writes what it has afterwards, or what it has raised."""
+    # Three processes whose threads spin for work take minutes on two cores.
+    torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=size)
     try:
         done = job(dist.group.WORLD, directory)

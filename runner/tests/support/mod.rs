@@ -25,17 +25,17 @@ pub(crate) fn number(value: &serde_json::Value) -> f64 {
 /// A temporary directory to run the binary in.
 pub(crate) struct Bench {
     dir: tempfile::TempDir,
-    on_host: bool,
+    emulated_devices: bool,
 }
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a temporary directory"), on_host: false }
+        Self { dir: tempfile::tempdir().expect("a temporary directory"), emulated_devices: false }
     }
 
-    /// One whose programs find no emulated device, whose memory would be the host's.
-    pub(crate) fn on_host() -> Self {
-        Self { on_host: true, ..Self::new() }
+    /// One whose programs find an emulated device where they are built for it.
+    pub(crate) fn with_emulated_devices() -> Self {
+        Self { emulated_devices: true, ..Self::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -45,9 +45,10 @@ impl Bench {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
         command.args(args).current_dir(self.dir.path());
-        if self.on_host {
-            command.env("MORPHGL_EMULATION", "devices=0");
-        }
+        match self.emulated_devices {
+            true => command.env("MORPHGL_EMULATION", "devices=1"),
+            false => command.env_remove("MORPHGL_EMULATION"),
+        };
         command
     }
 

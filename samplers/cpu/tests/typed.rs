@@ -35,7 +35,7 @@ fn fanout() -> impl Strategy<Value = i64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, ..Default::default() })]
 
     #[test]
     fn batches_are_the_reference_s(

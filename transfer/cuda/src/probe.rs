@@ -28,7 +28,7 @@ fn devices() -> Result<Vec<Accelerator>, String> {
         Ok(Accelerator { place, name: driver.name(), memory_bytes })
     };
     if settings.devices == 0 {
-        return Err("MORPHGL_EMULATION has devices=0".to_string());
+        return Err("no emulated device: MORPHGL_EMULATION=devices=1 makes one".to_string());
     }
     (0..settings.devices).map(device).collect()
 }

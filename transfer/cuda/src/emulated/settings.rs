@@ -1,6 +1,6 @@
 //! Settings of the emulated device.
 
-/// Settings from `MORPHGL_EMULATION`: comma-separated words.
+/// Settings from `MORPHGL_EMULATION`: comma-separated words. Without it the probe finds no device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// `late`: streams run nothing until a wait.
@@ -25,7 +25,7 @@ impl Settings {
     pub(crate) fn from_env() -> Result<Self, String> {
         match std::env::var("MORPHGL_EMULATION") {
             Ok(text) => Self::parse(&text),
-            Err(_) => Ok(Self::default()),
+            Err(_) => Ok(Self { devices: 0, ..Self::default() }),
         }
     }
 
