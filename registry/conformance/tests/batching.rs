@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_conformance::batching::{Case, equal, reference, run};
+use morphgl_conformance::batching::{Case, Part, equal, reference, run, run_part};
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     At, BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Error, Handle, Hardware, HostBatch,
