@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// Name of the emulation's own library, to which libraries of kernels are linked.
@@ -52,8 +53,35 @@ impl Library<'_> {
         build
     }
 
-    /// Compiles a variant into `folder`, by way of `objects`.
+    /// A hash of everything that a variant is made of: files, headers, settings.
+    fn content(&self, variant: &str) -> String {
+        let mut paths = self.files.clone();
+        for include in &self.include {
+            let entries = fs::read_dir(include).unwrap_or_else(|error| panic!("{include}: {error}"));
+            let mut headers: Vec<PathBuf> =
+                entries.flatten().map(|entry| entry.path()).filter(|p| p.is_file()).collect();
+            headers.sort();
+            paths.extend(headers);
+        }
+        let mut hasher = DefaultHasher::new();
+        (variant, self.kernels, include_str!("compile.rs"), env::var_os("CXX"), env::var_os("CXXFLAGS"))
+            .hash(&mut hasher);
+        for path in paths {
+            let content = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (path, content).hash(&mut hasher);
+        }
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// Compiles a variant into `folder`, by way of `objects`, unless another build has made it of the same content. Programs that run with
+    /// an earlier library keep it.
     fn share(&self, variant: &str, folder: &Path, objects: &Path) {
+        let [library, new, stamp] =
+            ["so", "so.new", "content"].map(|ending| folder.join(format!("lib{}.{ending}", self.name)));
+        let content = self.content(variant);
+        if library.exists() && fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == content) {
+            return;
+        }
         let sanitizer = (variant != VARIANTS[0]).then_some(variant);
         // Programs are linked to the library: its thread-local variables lie beside theirs.
         let flags = ["-ftls-model=initial-exec", "-fno-semantic-interposition"];
@@ -71,13 +99,15 @@ impl Library<'_> {
         for folder in [folder, objects] {
             fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         }
-        let library = folder.join(format!("lib{}.so", self.name));
-        link.args(["-shared", "-o"]).arg(&library).args(build.compile_intermediates());
+        link.arg(format!("-Wl,-soname,lib{}.so", self.name));
+        link.args(["-shared", "-o"]).arg(&new).args(build.compile_intermediates());
         if self.kernels {
             link.arg("-L").arg(folder).arg(format!("-l{EMULATION}"));
         }
         let status = link.status().unwrap_or_else(|error| panic!("{link:?}: {error}"));
         assert!(status.success(), "{link:?}: {status}");
+        let kept = fs::rename(&new, &library).and_then(|()| fs::write(&stamp, content));
+        kept.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     }
 }
 
