@@ -71,7 +71,7 @@ fn an_import_stays_within_its_budget() {
         let what = format!("{:?} on {threads} threads in {memory} bytes, both ways: {symmetrise}", WAYS[way]);
         if taken > allowed { Err(format!("{what}: {taken} bytes of {allowed}")) } else { Ok(()) }
     };
-    // Half a million edges of eight bytes, both ways, and their buffers: far more than small budgets.
+    // Half a million edges in both directions, eight bytes each, and their buffers: far more than the small budgets.
     assert!(run(0, 2, 1 << 30, true).0 > 8 << 20);
     // So many threads that the scratch of each counts; so little memory that what an import takes besides counts.
     for way in 0..WAYS.len() {

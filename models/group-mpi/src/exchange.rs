@@ -86,8 +86,8 @@ impl MpiExchange {
         let has_rows = self.all_gather(&[u8::from(!rows.is_empty())])?;
         let exposed = Exposed::new(&self.wire, rows)?;
         let reader = exposed.reader(&self.wire, row_bytes, self.limit);
-        // Over TCP the first read from a rank waits within the library until that rank answers, whatever the limit: now all do. A
-        // read of no rows does not wait, and leaves that wait to the next one.
+        // Over TCP the first read from a rank blocks within the library, beyond any limit, until that rank answers. So make it now,
+        // while all ranks answer; a read of zero rows would not block, but the next one.
         let owners: Vec<usize> = self.others().filter(|&rank| has_rows[rank] == [1]).collect();
         let mut first_rows = vec![0; owners.len() * row_bytes];
         let mut reads: Vec<(usize, &[u32], &mut [u8])> = owners

@@ -140,7 +140,7 @@ impl GivenNodes for GivenSet {
     }
 }
 
-/// The part of the suite that is run, for an emulated device or a disk, on which all of it takes minutes.
+/// Part of the suite, for operators with which all of it takes minutes: those on emulated devices or on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// One of every so many graphs with seeds or pairs is tested.

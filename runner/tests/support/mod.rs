@@ -33,7 +33,7 @@ impl Bench {
         Self { dir: tempfile::tempdir().expect("a temporary directory"), emulated_devices: false }
     }
 
-    /// One whose programs find an emulated device where they are built for it.
+    /// A bench whose programs see one emulated device, if they are built with the feature `emulate`.
     pub(crate) fn with_emulated_devices() -> Self {
         Self { emulated_devices: true, ..Self::new() }
     }

@@ -8,7 +8,7 @@ use morphgl_registry::{Build, Description};
 
 fn run(description: &Description) {
     let build = Build::Batching(|context| Ok(Box::new(support::build(context)?)));
-    // Random graphs, seeds and settings are in `equality` and `typed`.
+    // All settings take minutes on a disk; the tests `equality` and `typed` draw random ones.
     let part = Part { cases: 1, settings: 7 };
     run_part(&Description { build, ..description.clone() }, part);
 }

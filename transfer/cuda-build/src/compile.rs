@@ -53,7 +53,7 @@ impl Library<'_> {
         build
     }
 
-    /// A hash of everything that a variant is made of: files, headers, settings.
+    /// Hash of the inputs of a variant: sources, headers, settings.
     fn content(&self, variant: &str) -> String {
         let mut paths = self.files.clone();
         for include in &self.include {
@@ -73,8 +73,8 @@ impl Library<'_> {
         format!("{:016x}", hasher.finish())
     }
 
-    /// Compiles a variant into `folder`, by way of `objects`, unless another build has made it of the same content. Programs that run with
-    /// an earlier library keep it.
+    /// Compiles a variant into `folder`, by way of `objects`, unless it was made of the same inputs. The library is
+    /// replaced by a rename: running programs keep the earlier one.
     fn share(&self, variant: &str, folder: &Path, objects: &Path) {
         let [library, new, stamp] =
             ["so", "so.new", "content"].map(|ending| folder.join(format!("lib{}.{ending}", self.name)));

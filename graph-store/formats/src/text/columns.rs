@@ -401,7 +401,8 @@ pub(crate) fn fields(line: &[u8], separator: Separator) -> impl Iterator<Item = 
             Separator::Byte(byte) => b == byte,
             Separator::Blanks => matches!(b, b' ' | b'\t'),
         };
-        // A quoted field ends at its quote, whatever separators are in it. A tab that separates is no blank before the quote.
+        // A quoted field ends at its closing quote, whatever separators it contains. Blanks may precede the opening quote, but a tab that
+        // is the separator ends the field.
         let start = text.iter().position(|&b| ends(b) || !b.is_ascii_whitespace()).unwrap_or(text.len());
         let quoted = text.get(start).filter(|b| matches!(b, b'"' | b'\''));
         let skipped = quoted.and_then(|quote| Some(start + 2 + text[start + 1..].iter().position(|b| b == quote)?));

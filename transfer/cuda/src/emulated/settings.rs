@@ -1,6 +1,6 @@
 //! Settings of the emulated device.
 
-/// Settings from `MORPHGL_EMULATION`: comma-separated words. Without it the probe finds no device.
+/// Settings from `MORPHGL_EMULATION`: comma-separated words. Without the variable the probe finds no device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// `late`: streams run nothing until a wait.

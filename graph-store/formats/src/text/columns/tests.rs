@@ -66,7 +66,7 @@ fn fields_may_be_empty_or_quoted() {
     assert_eq!(of(",1, 2 ,\"a,b\",", Separator::Byte(b',')), ["", "1", "2", "a,b", ""]);
     assert_eq!(of("  1 \t 2\r", Separator::Blanks), ["1", "2"]);
     assert_eq!(of("'x y';\"\"", Separator::Byte(b';')), ["x y", ""]);
-    // Tabs that separate are not the blanks before a quote.
+    // A separating tab ends its field; it is no blank before the next quote.
     assert_eq!(of("1\t\t\"a\tb\"\t3", Separator::Byte(b'\t')), ["1", "", "a\tb", "3"]);
     assert_eq!(of("1, \t'a,b'", Separator::Byte(b',')), ["1", "a,b"]);
 }
