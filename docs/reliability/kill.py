@@ -3,7 +3,7 @@
 
     docs/reliability/kill.py MORPHGL [--kills N] [--jobs cpu,cora,sim,cuda] [--seed S]
 
-MORPHGL is a binary; `cuda` needs one built with feature `cuda` and a device or the emulated one.
+MORPHGL is a binary; `cuda` needs one built with feature `cuda` and a device, or with `emulate` and MORPHGL_EMULATION=devices=1 set.
 N is the number of SIGKILLs of all jobs together, and of stops; a job that is done before its share is reached starts again from the beginning.
 Compared are `metrics.jsonl` but for times, and `model.safetensors` (of the simulated trainer, which saves no model, the ledger
 in the last checkpoint: which mini-batch was trained how often, with which content).
