@@ -92,8 +92,8 @@ class ModuleTrainer:
         return {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
 
     def buffers(self):
-        """What the mini-batches change besides the parameters, such as running means."""
-        return [buffer for part in self.parts.values() for buffer in part.buffers() if buffer.is_floating_point()]
+        """What the mini-batches change besides the parameters, such as running means and the counts of mini-batches they are over."""
+        return [buffer for part in self.parts.values() for buffer in part.buffers()]
 
     def state(self):
         """All tensors by name, which share the memory of the module and its decoder."""
