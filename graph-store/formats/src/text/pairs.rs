@@ -4,8 +4,8 @@ use morphgl_graph_store::MAX_NODES;
 use morphgl_ingest::Edges;
 
 use super::{
-    EdgeColumns, Layout, LineError, NEIGHBORS, NO_COMMAS, Scan, TEXT_IDS, attribute, fields, has_comma, real,
-    with_attributes,
+    EdgeColumns, Layout, LineError, NEIGHBORS, NO_COMMAS, Scan, Separator, TEXT_IDS, attribute, fields, has_comma,
+    real, with_attributes,
 };
 
 /// The form of the lines, and of their edges.
@@ -204,7 +204,10 @@ impl<I: Id> Pairs<I> {
             }
             number += 1;
         }
-        if number != count && !format.any_count {
+        // Tabs at the end of a line may be blanks, or separate empty fields.
+        let tabs = line.iter().rev().take_while(|b| b.is_ascii_whitespace()).filter(|&&b| b == b'\t').count();
+        let empty = if separator == Separator::Byte(b'\t') { tabs } else { 0 };
+        if !(number..=number + empty).contains(&count) && !format.any_count {
             return Err(count_error(scan, format));
         }
         let id = |column: usize| checked_id(scan, whole_number(values[column]), column, format);

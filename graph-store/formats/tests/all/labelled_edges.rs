@@ -61,13 +61,15 @@ fn classes_are_numbered_and_edges_keep_their_direction() {
 fn values_may_be_several_and_the_third_column_is_no_weight() {
     let dir = tempfile::tempdir().unwrap();
     let text = "src,dst,good,late\n0,1,1,0.5\n1,2,,-2\n2,0,0,\n";
-    let dataset = import(&dir, text, &format("", &["good", "late"]), &Options::default());
-    let values = dataset.edges.targets[0].values.as_ref().expect("values");
-    assert_eq!((values.dim(), values.row(0)), (2, &[1.0, 0.5][..]));
-    assert!(values.row(1)[0].is_nan() && values.row(2)[1].is_nan());
-    assert_eq!(dataset.edges.target_dim(), 2);
-    let schema = dataset.path.meta().unwrap().edge_schema(0);
-    assert_eq!(schema.targets, Some(vec!["good".to_string(), "late".to_string()]));
+    for text in [text.to_string(), text.replace(',', ";"), text.replace(',', "\t")] {
+        let dataset = import(&dir, &text, &format("", &["good", "late"]), &Options::default());
+        let values = dataset.edges.targets[0].values.as_ref().expect("values");
+        assert_eq!((values.dim(), values.row(0)), (2, &[1.0, 0.5][..]));
+        assert!(values.row(1)[0].is_nan() && values.row(2)[1].is_nan());
+        assert_eq!(dataset.edges.target_dim(), 2);
+        let schema = dataset.path.meta().unwrap().edge_schema(0);
+        assert_eq!(schema.targets, Some(vec!["good".to_string(), "late".to_string()]));
+    }
     // A file without a header, whose third column would be read as weights.
     let columns = Columns { label: Some(Column::Number(3)), ..Columns::default() };
     let unnamed = EdgeListOptions { columns, ..Default::default() };
