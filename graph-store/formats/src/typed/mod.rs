@@ -231,6 +231,9 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
     }
 }
 
+/// Bytes of the longest name of a file, with its folders, that a message repeats.
+const LONGEST_NAME: usize = 1024;
+
 /// Imports a graph that was described; errors about all of it name `source`.
 pub(crate) fn import(
     source: &Path,
@@ -255,7 +258,10 @@ pub(crate) fn import(
                 true => "the directory is not whole: get it again".to_string(),
                 false => format!("correct its name, which {} has", source.display()),
             };
-            return invalid(path, "there is no such file", cure);
+            return match path.as_os_str().len() {
+                ..=LONGEST_NAME => invalid(path, "there is no such file", cure),
+                _ => invalid(source, format!("it names a file by more than {LONGEST_NAME} bytes"), "correct the name"),
+            };
         }
     }
     let mut nodes = nodes::read(&mut ingest, &mut graph)?;

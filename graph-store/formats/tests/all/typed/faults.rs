@@ -188,6 +188,8 @@ fn files_and_columns_that_do_not_exist() {
     let error = manifest::import(&source, &dir.path().join("out"), &Options::default(), &Silent).expect_err("refused");
     let error = error.to_string().replace(&format!("{}/", dir.path().display()), "");
     assert_eq!(error, "orders.csv: there is no such file; correct its name, which graph.toml has");
+    let long = format!("file = \"{}.csv\"", "orders".repeat(1000));
+    changed("file = \"orders.csv\"", &long, "graph.toml: it names a file by more than 1024 bytes; correct the name");
     changed(
         "id = \"sku\"",
         "id = \"SKUs\"",
