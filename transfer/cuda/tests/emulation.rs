@@ -2,7 +2,7 @@
 #![cfg(feature = "emulate")]
 
 use morphgl_cuda::{Argument, Buffer, CUDA, Device, Pinned, Shape, Stream, Transpose};
-use morphgl_registry::{Hardware, Key, Phase};
+use morphgl_registry::{Hardware, Key, Machine, Phase};
 
 mod common;
 
@@ -19,6 +19,17 @@ fn launch(stream: &Stream, kernel: &str, shape: Shape, arguments: &mut [Argument
     let kernel = TESTS.kernel(stream.device(), kernel).map_err(|e| e.to_string())?;
     // SAFETY: the tests pass the arguments of the kernels in tests/emulation.cu.
     unsafe { stream.launch(&kernel, shape, arguments) }.map_err(|e| e.to_string())
+}
+
+#[test]
+fn the_probe_finds_devices_where_they_are_asked_for() {
+    let machine = Machine::probe();
+    let asked_for = std::env::var_os("MORPHGL_EMULATION").is_some();
+    assert_eq!(!morphgl_cuda::accelerators(&machine).is_empty(), asked_for);
+    match morphgl_cuda::probe(&machine) {
+        Ok(()) => assert!(asked_for),
+        Err(why) => assert!(!asked_for && why.reason.contains("MORPHGL_EMULATION=devices=1"), "{}", why.reason),
+    }
 }
 
 #[test]
