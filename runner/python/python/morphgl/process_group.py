@@ -85,9 +85,10 @@ class ProcessGroup:
     def broadcast(self, tensors):
         """Makes the tensors of the first process those of all."""
         for tensor in tensors:
-            of_host = tensor.detach().to("cpu")
-            dist.broadcast(of_host, self.members[0], group=self.group)
-            tensor.copy_(of_host)
+            # As bytes: gloo does not take every type.
+            of_host = tensor.detach().to("cpu").reshape(-1)
+            dist.broadcast(of_host.view(torch.uint8), self.members[0], group=self.group)
+            tensor.copy_(of_host.view_as(tensor))
 
     def of_first(self, mine):
         """The bytes of the first process."""
