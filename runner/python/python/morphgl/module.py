@@ -92,7 +92,7 @@ class ModuleTrainer:
         return {prefix + name: p for prefix, part in self.parts.items() for name, p in part.named_parameters() if p.requires_grad}
 
     def buffers(self):
-        """What the mini-batches change besides the parameters, such as running means and the counts of mini-batches they are over."""
+        """What the mini-batches change besides the parameters, such as running means and their numbers of mini-batches."""
         return [buffer for part in self.parts.values() for buffer in part.buffers()]
 
     def state(self):
