@@ -87,7 +87,7 @@ impl MpiExchange {
         let exposed = Exposed::new(&self.wire, rows)?;
         let reader = exposed.reader(&self.wire, row_bytes, self.limit);
         // Over TCP the first read from a rank blocks within the library, beyond any limit, until that rank answers. So make it now,
-        // while all ranks answer; a read of zero rows would not block, but the next one.
+        // while all ranks answer; a read of zero rows would not block, and would leave that to the next one.
         let owners: Vec<usize> = self.others().filter(|&rank| has_rows[rank] == [1]).collect();
         let mut first_rows = vec![0; owners.len() * row_bytes];
         let mut reads: Vec<(usize, &[u32], &mut [u8])> = owners
