@@ -43,7 +43,7 @@ pub use option::{OptionRole, OptionSpec, OptionType, check_options};
 pub use pairs::{BatchPairs, NegativeDistribution, PairSeeds, PairSettings};
 pub use place::{At, Place};
 pub use roofline::{Bound, Pass, Roofline};
-pub use route::Route;
+pub use route::{Delivery, Route};
 pub use rows::RowSeeds;
 pub use sampling::SamplingSpec;
 pub use settings::{

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Place, Result, Route,
-    SamplingSpec, Training, TrainingContext, Transferring, TransferringContext, Unavailable, description, route,
+    Batching, BatchingContext, Build, Delivery, Description, Error, ErrorKind, Key, Machine, Phase, Place, Result,
+    Route, SamplingSpec, Training, TrainingContext, Transferring, TransferringContext, Unavailable, description, route,
 };
 
 /// All registered operators, sorted by key, and the machine on which each was probed once.
@@ -123,11 +123,18 @@ impl Registry {
         all.map(|o| Status { description: &o.description, availability: o.availability.clone() }).collect()
     }
 
+    /// Every chain of available batching and transferring operators, sorted.
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        route::deliveries(&self.available(), &self.machine)
+    }
+
+    fn available(&self) -> Vec<&Description> {
+        self.operators.iter().filter(|o| o.availability.is_ok()).map(|o| &o.description).collect()
+    }
+
     /// Every route of available operators, sorted; those through a reference operator last.
     pub fn routes(&self) -> Vec<Route> {
-        let available: Vec<&Description> =
-            self.operators.iter().filter(|o| o.availability.is_ok()).map(|o| &o.description).collect();
-        let mut routes = route::find(&available, &self.machine);
+        let mut routes = route::find(&self.available(), &self.machine);
         routes.sort_by_key(|route| self.is_reference(route));
         routes
     }

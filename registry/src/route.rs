@@ -4,6 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{At, Description, FeatureFill, Key, Machine, Phase, Place};
 
+/// One viable chain batching → transferring, whose mini-batches another program takes where they then lie.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The batching operator.
+    pub batching: Key,
+    /// The transferring operator.
+    pub transferring: Key,
+    /// Where batching reads the dataset: [`Place::Host`] or [`Place::Disk`].
+    pub read_at: Place,
+    /// Where mini-batches lie after batching.
+    pub batched_at: Place,
+    /// Where they lie after transferring.
+    pub delivered_at: Place,
+    /// The phase that gathers features, as of a [`Route`].
+    pub gathering: Phase,
+}
+
 /// One viable chain batching → transferring → training.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Route {
@@ -52,50 +69,62 @@ fn same_backend(a: &Place, b: &Place) -> bool {
     matches!((a, b), (Place::Device { backend: a, .. }, Place::Device { backend: b, .. }) if a == b)
 }
 
-/// Every chain of `operators` whose places match on `machine`, sorted. The dataset lies in host memory or on disk.
+/// Every chain of batching and transferring operators whose places match on `machine`, sorted. The dataset lies in host memory or on
+/// disk.
 ///
 /// A chain changes from one device of a backend to another where its transferring operator copies between devices, and nowhere
 /// else.
-pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> {
-    let of = |phase| operators.iter().filter(move |d| d.key.phase == phase);
+pub(crate) fn deliveries(operators: &[&Description], machine: &Machine) -> Vec<Delivery> {
     let places = |at: At| -> Vec<Place> {
         let devices = machine.accelerators.iter().map(|a| a.place.clone());
         [Place::Host, Place::Disk].into_iter().chain(devices).filter(|p| at.matches(p)).collect()
     };
-    let mut routes = Vec::new();
-    for batching in of(Phase::Batching).filter(|d| matches!(d.reads, At::Host | At::Disk)) {
+    let mut deliveries = Vec::new();
+    for batching in of(operators, Phase::Batching).filter(|d| matches!(d.reads, At::Host | At::Disk)) {
         let read_at = if batching.reads == At::Disk { Place::Disk } else { Place::Host };
         for batched_at in places(batching.writes) {
-            for transferring in of(Phase::Transferring).filter(|d| d.reads.matches(&batched_at)) {
+            for transferring in of(operators, Phase::Transferring).filter(|d| d.reads.matches(&batched_at)) {
                 let gathering = match batching.features == FeatureFill::Never || transferring.gathers_features {
                     true => Phase::Transferring,
                     false => Phase::Batching,
                 };
-                for trained_at in places(transferring.writes) {
-                    let changes = batched_at != trained_at;
-                    if same_backend(&batched_at, &trained_at) && changes != transferring.between_devices {
+                for delivered_at in places(transferring.writes) {
+                    let changes = batched_at != delivered_at;
+                    if same_backend(&batched_at, &delivered_at) && changes != transferring.between_devices {
                         continue;
                     }
-                    for training in of(Phase::Training).filter(|d| d.reads.matches(&trained_at)) {
-                        routes.push(Route {
-                            batching: batching.key.clone(),
-                            transferring: transferring.key.clone(),
-                            training: training.key.clone(),
-                            read_at: read_at.clone(),
-                            batched_at: batched_at.clone(),
-                            trained_at: trained_at.clone(),
-                            gathering,
-                            queueing: [batching, transferring, training]
-                                .into_iter()
-                                .filter(|d| d.queues)
-                                .map(|d| d.key.phase)
-                                .collect(),
-                        });
-                    }
+                    deliveries.push(Delivery {
+                        batching: batching.key.clone(),
+                        transferring: transferring.key.clone(),
+                        read_at: read_at.clone(),
+                        batched_at: batched_at.clone(),
+                        delivered_at,
+                        gathering,
+                    });
                 }
             }
         }
     }
+    deliveries.sort();
+    deliveries
+}
+
+/// Every chain of `operators` whose places match on `machine`, sorted: [`deliveries`] with the training operators at their ends.
+pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for delivery in deliveries(operators, machine) {
+        for training in of(operators, Phase::Training).filter(|d| d.reads.matches(&delivery.delivered_at)) {
+            let Delivery { batching, transferring, read_at, batched_at, delivered_at, gathering } = delivery.clone();
+            let keys = [batching, transferring, training.key.clone()];
+            let queues = |key: &&Key| operators.iter().any(|d| d.key == **key && d.queues);
+            let queueing = keys.iter().filter(queues).map(|key| key.phase).collect();
+            routes.push(Route { read_at, gathering, queueing, ..Route::new(keys, batched_at, delivered_at) });
+        }
+    }
     routes.sort();
     routes
+}
+
+fn of<'a>(operators: &'a [&Description], phase: Phase) -> impl Iterator<Item = &'a Description> {
+    operators.iter().copied().filter(move |d| d.key.phase == phase)
 }

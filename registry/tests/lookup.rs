@@ -172,6 +172,31 @@ fn a_route_changes_devices_by_an_operator_between_them_alone() {
 }
 
 #[test]
+fn deliveries_are_routes_without_their_training_operators() {
+    for number in 0..3 {
+        let registry = of_devices(number);
+        let of_routes = registry.routes().into_iter().map(|r| (r.batching, r.transferring, r.batched_at, r.trained_at));
+        let deliveries = registry.deliveries().into_iter();
+        let named = deliveries.map(|d| (d.batching, d.transferring, d.batched_at, d.delivered_at)).collect::<Vec<_>>();
+        assert_eq!(named, of_routes.collect::<Vec<_>>());
+    }
+    // Mini-batches are delivered where nothing trains, too.
+    let moves = Description::new(
+        Key::new(Phase::Transferring, Hardware::CPU, "Gather"),
+        "moves",
+        At::Host,
+        At::Host,
+        Build::Transferring(|_| Err(Error::setting("test", "is never built"))),
+    )
+    .gathering_features();
+    let registry = Registry::new(vec![CPU, moves], machine()).expect("no key twice");
+    assert!(registry.routes().is_empty());
+    let [delivery] = &registry.deliveries()[..] else { panic!("{:?}", registry.deliveries()) };
+    assert_eq!((&delivery.batching, delivery.transferring.operator()), (&CPU.key, "Gather"));
+    assert_eq!((&delivery.delivered_at, delivery.gathering), (&morphgl_registry::Place::Host, Phase::Transferring));
+}
+
+#[test]
 fn pairs_are_for_operators_that_take_them() {
     const TRANSFER: Description = Description::new(
         Key::new(Phase::Transferring, Hardware::CPU, "Host"),

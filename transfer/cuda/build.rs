@@ -4,5 +4,5 @@ fn main() {
     let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     println!("cargo::metadata=include={root}/include");
     println!("cargo::metadata=emulation={root}/emulation");
-    morphgl_cuda_build::emulation(&root, &["tests/emulation.cu"]);
+    morphgl_cuda_build::emulation(&root, &["kernels/export.cu", "tests/emulation.cu"]);
 }

@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 
 use crate::buffer::{Buffer, Kind};
 use crate::edges::EdgeIds;
-use crate::graph::kind;
 
 /// Which arrays are made of a mini-batch's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,7 +240,7 @@ impl Batch {
     #[getter]
     fn x(&self) -> Option<Buffer> {
         let features = self.shared.arrays.host.features.as_ref()?;
-        Some(self.buffer(features.as_bytes(), vec![features.num_rows(), features.dim], kind(features.dtype)))
+        Some(self.buffer(features.as_bytes(), vec![features.num_rows(), features.dim], Kind::of(features.dtype)))
     }
 
     /// `[2, edges]`, sources first; `None` for a mini-batch of blocks.

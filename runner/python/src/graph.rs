@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use morphgl_graph_store::{
-    Array, Dataset, DatasetWriter, Dtype, EdgeSplits, EdgeType, Element, FeatureMatrix, Load, NodeNames, NodeType,
+    Array, Dataset, DatasetWriter, EdgeSplits, EdgeType, Element, FeatureMatrix, Load, NodeNames, NodeType,
     OpenOptions, Splits, TargetMatrix, Topology, Types,
 };
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -308,16 +308,6 @@ impl Graph {
             _ => return Err(PyValueError::new_err(format!("split {name:?}: give 'train', 'valid' or 'test'"))),
         };
         Ok(shared(nodes, None, Kind::I32))
-    }
-}
-
-/// The kind of a feature type in buffers.
-pub(crate) fn kind(dtype: Dtype) -> Kind {
-    match dtype {
-        Dtype::F16 => Kind::F16,
-        Dtype::Bf16 => Kind::BF16,
-        Dtype::U8 => Kind::U8,
-        _ => Kind::F32,
     }
 }
 

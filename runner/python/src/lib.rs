@@ -6,6 +6,8 @@ mod batch;
 mod buffer;
 mod command;
 mod csc;
+mod device;
+mod device_batch;
 mod edges;
 mod examples;
 mod gather;
@@ -22,13 +24,16 @@ mod value;
 
 // Operators register themselves where they are linked.
 use morphgl_batching_cpu as _;
+use morphgl_batching_cuda_neighbor as _;
 use morphgl_batching_disk_neighbor as _;
 #[cfg(feature = "walk-through")]
 use morphgl_training_cpu_burn as _;
 use morphgl_training_cpu_native as _;
+use morphgl_training_cuda_native as _;
 #[cfg(feature = "walk-through")]
 use morphgl_transferring_cpu_checked as _;
 use morphgl_transferring_cpu_host as _;
+use morphgl_transferring_cuda as _;
 use pyo3::prelude::*;
 
 /// The kinds of sampling of the linked operators, and whether each reads fanouts.
@@ -52,6 +57,7 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::Loader>()?;
     module.add_class::<loader::Epoch>()?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<device_batch::DeviceBatch>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_function(wrap_pyfunction!(gather::gather, module)?)?;
     module.add_function(wrap_pyfunction!(csc::csc, module)?)?;

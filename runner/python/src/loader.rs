@@ -6,18 +6,21 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use morphgl_cuda::EdgeList;
 use morphgl_execute::{Pool, PoolSettings, Stop};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
-use morphgl_registry::{Batching, SamplerSettings, Sampling};
+use morphgl_registry::{Batching, Key, Place, SamplerSettings, Sampling};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::borrowed;
 use crate::batch::{Batch, Form, Spares};
 use crate::buffer::{Buffer, Kind};
+use crate::device::{self, Chains, Deliveries, Timed, ToDevice, Wish};
+use crate::device_batch::DeviceBatch;
 use crate::edges::EdgeIds;
 use crate::graph::Graph;
-use crate::operator::Builder;
+use crate::operator::{Builder, Request};
 
 /// How often a wait for a mini-batch looks for Ctrl-C.
 pub(crate) const SIGNALS: Duration = Duration::from_millis(50);
@@ -55,6 +58,8 @@ struct Parts {
     form: Form,
     edges: Option<Arc<EdgeIds>>,
     spares: Arc<Spares>,
+    /// Where mini-batches go, and the chains of operators that bring them there; `None` for those of the host.
+    to: Option<(Arc<ToDevice>, Arc<Vec<Timed>>)>,
 }
 
 #[pymethods]
@@ -62,7 +67,8 @@ impl Loader {
     /// `seeds` are nodes, or pairs `[pairs, 2]` where `pairs` has `PairSettings` as JSON; `given` are destinations of negatives, as many
     /// of each pair. `settings` are `SamplerSettings` as JSON; `form` is `edges` or `blocks`; `prefetch` mini-batches wait for the caller; with
     /// `edge_ids` they number their edges, by `edge_order` where there is one. `disk`, the options of an operator as JSON, leaves the
-    /// graph's directory on disk.
+    /// graph's directory on disk. `device` is a place that mini-batches are delivered to, with the names of operators that are to be
+    /// used, and the bytes that graph and features may take there.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "the arguments of one call from Python")]
     fn new(
@@ -79,6 +85,7 @@ impl Loader {
         edge_ids: bool,
         edge_order: Option<&Bound<'_, PyAny>>,
         disk: Option<&str>,
+        device: Option<(String, Vec<String>, Option<u64>)>,
     ) -> PyResult<Self> {
         let (dataset, disk) = match disk {
             None => (Arc::clone(&graph.0), None),
@@ -97,11 +104,34 @@ impl Loader {
         };
         let order = edge_order.map(|order| borrowed::<u32>("edge order", order)).transpose()?;
         let edges = edge_ids.then(|| Arc::new(py.detach(|| EdgeIds::new(&dataset.topology, order))));
-        let builder = py.detach(|| Builder::new(dataset, pairs, settings, gather, disk)).map_err(invalid)?;
+        let request = Request { dataset, pairs, settings, gather };
         let settings = PoolSettings { workers: threads.max(1), threads_per_worker: 1, queue: prefetch };
+        let (builder, to, settings) = match device {
+            None => (py.detach(|| Builder::on_host(request, disk)).map_err(invalid)?, None, settings),
+            Some((place, operators, memory)) => {
+                let place: Place = place.parse().map_err(invalid)?;
+                let operators = operators.iter().map(|name| name.parse::<Key>());
+                let operators = operators.collect::<std::result::Result<_, _>>().map_err(invalid)?;
+                let wish = Wish { place, operators, memory };
+                let seeds = borrowed::<u32>("seeds", seeds)?;
+                let given = given.map(|given| borrowed::<u32>("negatives", given)).transpose()?;
+                let edges = match form {
+                    Form::Edges => EdgeList::AllHops,
+                    Form::Induced => EdgeList::OneHop,
+                    Form::Blocks => EdgeList::Nothing,
+                };
+                let fastest = py.detach(|| {
+                    let seeds = (&*seeds, given.as_deref().unwrap_or_default());
+                    Chains::find(request, &wish)?.fastest(seeds, edges, settings)
+                });
+                let (builder, to, timed) = fastest.map_err(invalid)?;
+                let settings = device::pool_settings(&builder, settings);
+                (builder, Some((Arc::new(to), Arc::new(timed))), settings)
+            }
+        };
         // Python may hold a mini-batch or two besides those of the window.
         let spares = Spares::new(settings.window() + 4);
-        Self::of(py, Parts { builder: Arc::new(builder), settings, form, edges, spares }, seeds, given)
+        Self::of(py, Parts { builder: Arc::new(builder), settings, form, edges, spares, to }, seeds, given)
     }
 
     /// The same loader of other seeds, or pairs with other negatives, in place of those that it has.
@@ -121,6 +151,25 @@ impl Loader {
         self.parts.builder.key.to_string()
     }
 
+    /// The operators that mini-batches come by.
+    #[getter]
+    fn operators(&self) -> Vec<String> {
+        let transferring = self.parts.to.iter().map(|(to, _)| to.key.to_string());
+        std::iter::once(self.operator()).chain(transferring).collect()
+    }
+
+    /// The chains of operators that deliver mini-batches to a device, with the seconds of a mini-batch by each, or why it cannot run:
+    /// `(name, seconds, why)`. Neither is there of a chain that was the only one.
+    #[getter]
+    fn routes(&self) -> Vec<(String, Option<f64>, Option<String>)> {
+        let timed = self.parts.to.iter().flat_map(|(_, timed)| timed.iter());
+        let row = |(chain, seconds): &Timed| match seconds {
+            Ok(seconds) => (device::name(chain), *seconds, None),
+            Err(why) => (device::name(chain), None, Some(why.clone())),
+        };
+        timed.map(row).collect()
+    }
+
     /// Starts the threads of an epoch, of which the mini-batches from `first` up to `end` are made.
     fn epoch(&self, epoch: u32, first: u32, end: u32) -> PyResult<Epoch> {
         if std::process::id() != self.process {
@@ -138,10 +187,11 @@ impl Loader {
         let producer = Producer {
             epoch,
             batches: first..end,
-            dataset: Arc::clone(&self.parts.builder.dataset),
+            dataset: Arc::clone(&self.parts.builder.request.dataset),
             form: self.parts.form,
             edges: self.parts.edges.clone(),
             spares: Arc::clone(&self.parts.spares),
+            to: self.parts.to.as_ref().map(|(to, _)| Arc::clone(to)),
             stop: stop.clone(),
             send,
         };
@@ -185,8 +235,18 @@ struct Producer {
     form: Form,
     edges: Option<Arc<EdgeIds>>,
     spares: Arc<Spares>,
+    to: Option<Arc<ToDevice>>,
     stop: Stop,
-    send: Sender<Result<Batch, String>>,
+    send: Sender<Result<Made, String>>,
+}
+
+/// A mini-batch for Python.
+#[derive(IntoPyObject)]
+pub(crate) enum Made {
+    /// In host memory.
+    Host(Batch),
+    /// On a device.
+    Device(DeviceBatch),
 }
 
 impl Producer {
@@ -199,6 +259,15 @@ impl Producer {
                 return;
             }
         };
+        if let Some(to) = &self.to {
+            for delivered in Deliveries::new(loader, to) {
+                let made = delivered.map(|exported| Made::Device(DeviceBatch::new(exported, self.form)));
+                if self.send.send(made.map_err(|error| error.to_string())).is_err() {
+                    return;
+                }
+            }
+            return;
+        }
         loop {
             let (mut arrays, recycled) = self.spares.take();
             if let Some(batch) = recycled {
@@ -209,7 +278,7 @@ impl Producer {
             let made = next.map_err(|error| error.to_string()).map(|batch| {
                 let host = batch.into_host().expect("operators of the host make mini-batches there");
                 arrays.fill(host, self.form, &self.dataset, self.edges.as_deref());
-                arrays.lend(self.form, &self.spares)
+                Made::Host(arrays.lend(self.form, &self.spares))
             });
             let failed = made.is_err();
             if self.send.send(made).is_err() || failed {
@@ -223,7 +292,7 @@ impl Producer {
 #[pyclass(module = "morphgl._morphgl")]
 pub(crate) struct Epoch {
     /// `None` once it has ended.
-    batches: Option<Receiver<Result<Batch, String>>>,
+    batches: Option<Receiver<Result<Made, String>>>,
     stop: Stop,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -235,7 +304,7 @@ impl Epoch {
     }
 
     /// The next mini-batch. The interpreter's lock is released while it waits.
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Made>> {
         loop {
             let Some(batches) = &self.batches else { return Ok(None) };
             match py.detach(|| batches.recv_timeout(SIGNALS)) {

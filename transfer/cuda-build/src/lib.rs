@@ -44,17 +44,17 @@ fn prepare(root: &str, files: &[&str]) -> bool {
     env::var_os("CARGO_FEATURE_EMULATE").is_some()
 }
 
-/// Compiles the emulation itself, below `root`, and kernels of its tests; for the build script of `morphgl-cuda`.
+/// Compiles the emulation itself, below `root`, and kernels of its crate and tests; for the build script of `morphgl-cuda`.
 ///
 /// # Panics
 ///
 /// As [`kernels`].
-pub fn emulation(root: &str, files_of_tests: &[&str]) {
-    if !prepare(root, files_of_tests) {
+pub fn emulation(root: &str, kernels: &[&str]) {
+    if !prepare(root, kernels) {
         return;
     }
     let headers = format!("{root}/emulation");
     let files = vec![Path::new(&headers).join("emulation.cpp")];
     Library { name: EMULATION, files, include: vec![&headers], kernels: false }.compile();
-    compile(files_of_tests, [&format!("{root}/include"), &headers]);
+    compile(kernels, [&format!("{root}/include"), &headers]);
 }

@@ -166,6 +166,14 @@ impl Device {
         &self.inner
     }
 
+    /// Runs driver calls, and leaves the calling thread's current context as it was.
+    pub(crate) fn keeping_context<T>(&self, calls: impl FnOnce() -> T) -> T {
+        let before = self.driver().current_context();
+        let value = calls();
+        self.driver().set_current_context(before);
+        value
+    }
+
     /// The outcome of a driver call as a result whose error names the operator.
     pub(crate) fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|failure| self.error(&failure))

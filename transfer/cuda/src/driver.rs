@@ -131,6 +131,12 @@ pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     /// Free and total bytes of device memory.
     fn memory(&self) -> Outcome<[u64; 2]>;
 
+    /// The calling thread's current context, which every other call may replace by the device's.
+    fn current_context(&self) -> Id {
+        0
+    }
+    fn set_current_context(&self, _context: Id) {}
+
     fn peer(&self) -> Peer;
     /// Whether this device can have peer access to another one.
     fn can_access(&self, peer: Peer) -> Outcome<bool>;

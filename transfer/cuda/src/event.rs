@@ -16,6 +16,18 @@ pub struct Event {
 }
 
 impl Event {
+    /// Records an event after all work of a stream so far.
+    pub(crate) fn of(device: &Device, stream: Id, timed: bool) -> Result<Self> {
+        let id = device.check(device.driver().new_event(timed))?;
+        let event = Self { device: device.clone(), id };
+        device.check(device.driver().record(id, stream))?;
+        Ok(event)
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.id
+    }
+
     /// Whether it has happened. A failure counts as happened, and is reported by waiting.
     pub fn is_done(&self) -> bool {
         self.device.driver().is_done(self.id).unwrap_or(true)
@@ -53,10 +65,7 @@ impl Drop for Event {
 impl Stream {
     /// Records an event after all work queued so far; [`Event::elapsed`] needs it `timed`.
     pub fn record(&self, timed: bool) -> Result<Event> {
-        let id = self.check(self.device().driver().new_event(timed))?;
-        let event = Event { device: self.device().clone(), id };
-        self.check(self.device().driver().record(id, self.id()))?;
-        Ok(event)
+        Event::of(self.device(), self.id(), timed)
     }
 
     /// Orders later work of this stream after the event, which may be another device's.

@@ -12,6 +12,8 @@ mod emulated;
 #[cfg(feature = "emulate")]
 pub mod emulation;
 mod event;
+mod export;
+mod foreign;
 mod gemm;
 mod kernel;
 mod library;
@@ -47,6 +49,8 @@ pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};
 pub use driver::{Precision, Shape};
 pub use event::{Event, pending, pending_counting};
+pub use export::{EdgeList, Exported, ExportedArray, ExportedBlock, Exporter};
+pub use foreign::ForeignStream;
 pub use gemm::{Floats, Transpose};
 pub use kernel::Kernel;
 pub use link::DeviceLink;

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use morphgl_cuda::{
-    Buffer, CUDA, Device, HostMemory, Mapped, Pinned, Precision, Shape, ShardedBuffer, Stream, Transpose,
+    Buffer, CUDA, Device, Event, ForeignStream, HostMemory, Mapped, Pinned, Precision, Shape, ShardedBuffer, Stream,
+    Transpose,
 };
 use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 
@@ -174,11 +175,30 @@ fn all() -> Result<()> {
     assert_eq!(end.elapsed(&start)?.as_micros(), 1500);
     assert_eq!(back[..4], [1.0, -2.0, 65504.0, 1.5]);
 
+    // A default stream, on a thread of another library's that has a context of its own, or none as here, and keeps it.
+    std::thread::scope(|scope| scope.spawn(|| foreign(&stream, &end)).join()).expect("no panic")?;
+
     stream.fill(&mut a, 0)?;
     // A stream's first GEMM creates its handle.
     other.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0))?;
     refused(Buffer::<u8>::new(&stream, 1 << 30), "CUDA_ERROR_OUT_OF_MEMORY (description by the driver)")?;
     stream.synchronize()
+}
+
+/// Orders a default stream after an event, and a stream after it.
+fn foreign(stream: &Stream, event: &Event) -> Result<()> {
+    // SAFETY: a default stream is never destroyed.
+    let foreign = unsafe { ForeignStream::new(stream.device(), 1) };
+    foreign.wait(event)?;
+    foreign.precede(stream)?;
+    // SAFETY: the library is that of tests/fake, whose function has this signature.
+    let current = unsafe {
+        let library = libloading::Library::new("libcuda.so").expect("the library is loaded");
+        library.get::<unsafe extern "C" fn() -> usize>(b"fake_current").expect("there")()
+    };
+    // The failure that is made may be that of the call that sets it.
+    assert!(current == 0 || std::env::var_os("FAKE_FAIL").is_some(), "a thread's context is changed");
+    Ok(())
 }
 
 /// Asserts that an outcome is an error; returns the error unless it contains `words`: then it is the injected failure.

@@ -59,6 +59,8 @@ class LinkNeighborLoader(Loader):
             raise NotImplementedError(f"data: pairs of several edge types are not sampled by this loader; give it to {BY_PYG}")
         if output == "dgl":
             raise NotImplementedError('output: mini-batches of pairs have no form of DGL\'s; give "torch", whose mini-batches have blocks')
+        if output == "dlpack":
+            raise NotImplementedError('output: torch picks ends and labels of pairs; give "torch"')
         self._mode, amount = negatives_of(neg_sampling, neg_sampling_ratio)
         choose("negative_distribution", negative_distribution, ("uniform", "degree", "in-batch", "given"))
         if self._mode == "triplet" and edge_label is not None:
@@ -102,16 +104,20 @@ class LinkNeighborLoader(Loader):
                 import torch
 
                 convert = lambda given: torch.from_dlpack(given) if hasattr(given, "__dlpack__") else torch.from_numpy(given)
-            pin = lambda made: made.pin_memory() if self.pin_memory and self.output != "numpy" else made
             ends, count = convert(batch.pairs), batch.num_positives
-            made.input_id = convert(positions(order, batch.index * self.batch_size, count))
+            if self.device is not None:
+                pin = lambda made: made.to(ends.device)
+            else:
+                pin = lambda made: made.pin_memory() if self.pin_memory and self.output != "numpy" else made
+            input_id = convert(positions(order, batch.index * self.batch_size, count))
+            made.input_id = input_id if self.device is None else pin(input_id)
             if self._mode == "triplet":
                 negatives = ends[1, count:].reshape(count, -1)
                 negatives = negatives[:, 0] if negatives.shape[1] == 1 else negatives
                 made.src_index, made.dst_pos_index, made.dst_neg_index = pin(ends[0, :count]), pin(ends[1, :count]), pin(negatives)
                 return
             made.edge_label_index = pin(ends)
-            labels = None if self._edge_label is None else self._edge_label[made.input_id]
+            labels = None if self._edge_label is None else self._edge_label[input_id]
             if self._mode == "binary":
                 none = convert(np.zeros(ends.shape[1] - count, np.float32))
                 labels = convert(np.ones(count, np.float32)) if labels is None else labels

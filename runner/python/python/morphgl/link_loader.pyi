@@ -1,5 +1,5 @@
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from .graph import Graph
 
@@ -9,6 +9,8 @@ class LinkNeighborLoader:
     batch_size: int
     drop_last: bool
     pin_memory: bool
+    device: Optional[str]
+    routes: List[Tuple[str, Optional[float], Optional[str]]]
     data: Any
     dataset: range
     def __init__(
@@ -54,6 +56,9 @@ class LinkNeighborLoader:
         pin_memory: bool = False,
         num_workers: int = 0,
         prefetch_factor: Optional[int] = None,
+        device: Any = None,
+        route: Union[str, Sequence[str], None] = None,
+        device_memory: Union[int, str, None] = None,
         **others: Any,
     ) -> None: ...
     def __len__(self) -> int: ...

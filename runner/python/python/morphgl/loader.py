@@ -16,6 +16,7 @@ import numpy as np
 from . import _morphgl, arrays
 from .attributes import column, gather
 from .brief import Brief
+from .devices import device_of, refuse_on_device
 from .graph import Graph
 from .passes import Passes, checked_sampler, digest, order_of, positions
 
@@ -60,7 +61,7 @@ class Batch(Brief):
     dst_neg_index: Optional[Any] = None
 
 
-OUTPUTS = ("pyg", "torch", "numpy", "dgl")
+OUTPUTS = ("pyg", "torch", "numpy", "dgl", "dlpack")
 
 # What to give for sub-graphs that threads of a loader do not sample.
 BY_PYG = "torch_geometric.loader's loaders with neighbor_sampler=morphgl.pyg.Sampler(…)"
@@ -101,11 +102,14 @@ class Loader(Passes):
     REPLACED = ()
     # The argument that the seeds come from.
     SEEDS = "input_nodes"
+    # The device that mini-batches are delivered to, and `(operators, seconds per mini-batch, why not)` of each way there.
+    device, routes = None, ()
 
     def _open(self, data, num_neighbors, seeds_of, pairs, *, given_of=None, weight_attr=None, transform=None, batch_size=1024, output=None,
               shuffle=False, drop_last=False, seed=None, threads=None, prefetch=2, expansion=None, weighted=False, sampler=None,
               layers=None, walks=10, walk_length=3, restart=0.5, neighbors=10, sampler_option=None, features=True, edge_ids=False,
-              memory=None, cache=None, pin_memory=False, num_workers=0, prefetch_factor=None, **others):
+              memory=None, cache=None, pin_memory=False, num_workers=0, prefetch_factor=None, device=None, route=None, device_memory=None,
+              **others):
         """Makes the operator and its threads. `seeds_of(graph)` are the nodes, or the pairs `[pairs, 2]` that `pairs` has settings of;
         `given_of(graph)` the destinations of negatives that come with them."""
         refuse_unsupported(others, type(self))
@@ -113,6 +117,9 @@ class Loader(Passes):
         self.data = data
         num_neighbors = hops_of(num_neighbors)
         checked_transform(transform)
+        self.device = device_of(device)
+        self.output = choose("output", output or default_output(self.device), OUTPUTS)
+        refuse_on_device(self.device, self.output, edge_ids=edge_ids, memory=memory, cache=cache, route=route, device_memory=device_memory)
         self._sampler = None
         if not isinstance(sampler, (str, type(None))):
             self._sampler, sampler = checked_sampler(sampler, shuffle), None
@@ -125,7 +132,6 @@ class Loader(Passes):
         if edge_ids and graph._edge_order is False:
             raise ValueError("edge_ids: the graph did not keep the positions of its edges; give edge_ids=True where it is made, too")
         self.graph = graph
-        self.output = choose("output", output or default_output(), OUTPUTS)
         samplers = dict(_morphgl.samplers())
         choose("sampler", sampler, samplers)
         ours = sampler in ("neighbor", "shadow", "walk")
@@ -152,6 +158,9 @@ class Loader(Passes):
         }[sampler]
         self._transform, self._sampled = transform, None
         self._attributes = self._gathered(sampler, features)
+        if self.device is not None and self._attributes["edge"]:
+            raise NotImplementedError(f"device: {', '.join(self._attributes['edge'])} are attributes of edges, which have no numbers on a "
+                                      "device; leave device out, or give data without them")
         edge_ids = edge_ids or bool(self._attributes["edge"])
         settings = {"sampler": sampler, **settings, "batch_size": self.batch_size, "seed": self._seed, "shuffle": self._shuffle}
         threads, prefetch = threads_of(threads, prefetch, num_workers, prefetch_factor)
@@ -159,10 +168,14 @@ class Loader(Passes):
         self._given = None if given_of is None else given_of(graph)
         order = None if graph._edge_order is False else graph._edge_order
         disk = disk_options(graph, memory, cache)
-        self._operator = lambda settings: _morphgl.Loader(
+        device_memory = None if device_memory is None else num_bytes("device_memory", device_memory)
+        self._operator = lambda settings, route: _morphgl.Loader(
             graph._native, seeds, None if pairs is None else json.dumps(pairs), self._given, json.dumps(settings),
-            "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids), order, disk)
-        self._native = self._operator(settings)
+            "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids), order, disk,
+            None if self.device is None else (self.device, route, device_memory))
+        self._native = self._operator(settings, [route] if isinstance(route, str) else list(route or ()))
+        # Measured once.
+        self.routes = self._native.routes
         self._count = self._batches_of(len(seeds if self._sampler is None else self._sampler))
         self._settings = settings
         # As of PyG's loader: positions among the seeds, which `input_id` refers to.
@@ -173,7 +186,7 @@ class Loader(Passes):
             self._sampled.seed = seed
         elif seed != self._seed:
             self._seed, self._settings = seed, {**self._settings, "seed": seed}
-            self._native = self._operator(self._settings)
+            self._native = self._operator(self._settings, self._native.operators)
 
     def _identity(self):
         if self._sampled is not None:
@@ -220,10 +233,12 @@ class Loader(Passes):
         return attributes
 
     def _batches(self, native, label):
-        make = {"pyg": as_pyg, "torch": as_torch, "numpy": as_numpy, "dgl": as_dgl}[self.output]
+        make = {"pyg": as_pyg, "torch": as_torch, "numpy": as_numpy, "dgl": as_dgl, "dlpack": as_dlpack}[self.output]
+        # Tensors on a device lie in no host memory.
+        pin_memory = self.pin_memory and self.device is None
         try:
             for batch in native:
-                made = make(batch, self.pin_memory, self.graph._flat_targets)
+                made = make(batch, pin_memory, self.graph._flat_targets)
                 if self.output == "pyg":
                     self._gather(made)
                 if self.output != "dgl":
@@ -238,10 +253,13 @@ class Loader(Passes):
             batch[self.graph._weight_name] = batch.edge_weight
             del batch.edge_weight
         names = [(kind, name) for kind in ("node", "edge") for name in self._attributes[kind]]
-        rows = {"node": batch.n_id, "edge": batch.get("e_id")}
+        # They are gathered in host memory, for which a mini-batch on a device is waited for.
+        rows = {"node": batch.n_id.cpu() if names else None, "edge": batch.get("e_id")}
         gathered = gather([(self._attributes[kind][name], rows[kind]) for kind, name in names])
         for (_, name), values in zip(names, gathered):
-            batch[name] = values.pin_memory() if self.pin_memory and hasattr(values, "pin_memory") else values
+            if hasattr(values, "pin_memory"):
+                values = values.to(batch.n_id.device) if self.device else values.pin_memory() if self.pin_memory else values
+            batch[name] = values
         for name, value in self._attributes["graph"].items():
             batch[name] = value
 
@@ -315,6 +333,17 @@ class NeighborLoader(Loader):
         rows ("auto", "none" or a policy of `morphgl cache`). Default: the graph as it is.
     pin_memory
         Whether tensors are copied to pinned memory.
+    device
+        A CUDA device, "cuda" or "cuda:1", whose memory the tensors lie in. Where nodes are sampled and how features come there is
+        measured as the loader is made, in some seconds, and `routes` says how long each way takes: sampled on the host or on the device;
+        features gathered on the host and copied, or gathered by the device out of its cache and the host's memory. Work that torch's current
+        stream is given before the tensors are gone may read them; other streams have to be waited for by that one. Without edge ids. For
+        `output="dlpack"` the arrays of a :class:`Batch` have `__dlpack__`, for cupy or jax, and `to_host()`.
+    route
+        The name of an operator, or of several, that mini-batches come by: of those ways the fastest.
+    device_memory
+        What graph and features may take of the device's memory, bytes or text such as "2GiB". Default: a quarter of what is free as the
+        loader is made. Mini-batches come on top; MORPHGL_CUDA_MEMORY limits all that the process takes beside torch.
     """
 
     def __init__(self, data, num_neighbors=(15, 10, 5), *positional, **options):
@@ -362,6 +391,9 @@ class NeighborLoader(Loader):
 
         def label(made, batch):
             input_id = positions(order, batch.index * self.batch_size, made.batch_size)
+            if self.device is not None or self.output == "dlpack":
+                made.input_id = input_id if self.output == "dlpack" else on_device(input_id, made.n_id)
+                return
             nodes = made.n_id[:made.batch_size]
             if not np.array_equal(self._seeds[input_id], np.asarray(nodes)):
                 raise RuntimeError(f"{self._native.operator}: the seeds of mini-batch {batch.index} are not those of its epoch's order")
@@ -506,9 +538,10 @@ def fanout(neighbors):
     return int(neighbors)
 
 
-def default_output():
+def default_output(device=None):
     installed = lambda name: importlib.util.find_spec(name) is not None
-    return "numpy" if not installed("torch") else "pyg" if installed("torch_geometric") else "torch"
+    without_torch = "numpy" if device is None else "dlpack"
+    return without_torch if not installed("torch") else "pyg" if installed("torch_geometric") else "torch"
 
 
 def fields(batch, convert, flat):
@@ -533,6 +566,18 @@ def fields(batch, convert, flat):
 def blocks(batch, convert):
     return [Block(convert(indptr), convert(indices), None if weights is None else convert(weights), num_src, num_dst)
             for indptr, indices, weights, num_src, num_dst in batch.blocks]
+
+
+def as_dlpack(batch, pin_memory, flat=False):
+    as_it_is = lambda buffer: buffer
+    return Batch(**fields(batch, as_it_is, False), blocks=blocks(batch, as_it_is))
+
+
+def on_device(values, like):
+    """A numpy array as a tensor on the device of another one."""
+    import torch
+
+    return torch.from_numpy(values).to(like.device)
 
 
 def as_numpy(batch, pin_memory, flat=False):

@@ -1,6 +1,6 @@
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from .graph import Graph
 
@@ -38,6 +38,8 @@ class NeighborLoader:
     batch_size: int
     drop_last: bool
     pin_memory: bool
+    device: Optional[str]
+    routes: List[Tuple[str, Optional[float], Optional[str]]]
     data: Any
     dataset: range
     def __init__(
@@ -78,6 +80,9 @@ class NeighborLoader:
         pin_memory: bool = False,
         num_workers: int = 0,
         prefetch_factor: Optional[int] = None,
+        device: Any = None,
+        route: Union[str, Sequence[str], None] = None,
+        device_memory: Union[int, str, None] = None,
         **others: Any,
     ) -> None: ...
     def __len__(self) -> int: ...

@@ -54,8 +54,9 @@ impl EmulatedDevice {
     pub(crate) fn new(index: u32, settings: Settings) -> Self {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let (failing, number) = (AtomicU64::new(u64::MAX), OPENED.fetch_add(1, Ordering::Relaxed));
-        let (state, calls) = Default::default();
-        Self { index, settings, state, number, calls, failing }
+        // Lower numbers are those of streams of other libraries, the default streams among them.
+        let state = Mutex::new(State { next: 16, ..State::default() });
+        Self { index, settings, state, number, calls: AtomicU64::new(0), failing }
     }
 
     /// Bytes of host memory that are registered.

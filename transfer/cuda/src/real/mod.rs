@@ -117,6 +117,18 @@ impl Driver for CudaDevice {
         Ok([free as u64, total as u64])
     }
 
+    fn current_context(&self) -> Id {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: it writes a handle. A failure is reported by the next call.
+        let _ = unsafe { call!(self.cuda, cuCtxGetCurrent(&mut current)) };
+        current as usize as Id
+    }
+
+    fn set_current_context(&self, context: Id) {
+        // SAFETY: it was current before, or is none.
+        let _ = unsafe { call!(self.cuda, cuCtxSetCurrent(context as usize as CUcontext)) };
+    }
+
     fn peer(&self) -> Peer {
         Peer { device: self.device, context: self.context.0 as usize as Id }
     }
