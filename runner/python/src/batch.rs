@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
+use morphgl_cuda::EdgeList;
 use morphgl_graph_store::{Dataset, TargetMatrix};
 use morphgl_registry::{Block, HostBatch, MiniBatch, TargetValues};
 use pyo3::prelude::*;
@@ -53,6 +54,15 @@ impl Form {
             "blocks" => Self::Blocks,
             "induced" => Self::Induced,
             _ => Self::Edges,
+        }
+    }
+
+    /// The edge list of a mini-batch on a device.
+    pub(crate) fn edge_list(self) -> EdgeList {
+        match self {
+            Self::Edges => EdgeList::AllHops,
+            Self::Induced => EdgeList::OneHop,
+            Self::Blocks => EdgeList::Nothing,
         }
     }
 }

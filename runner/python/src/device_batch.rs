@@ -68,6 +68,16 @@ impl DeviceBatch {
     }
 
     #[getter]
+    fn pair_labels(&self) -> Buffer {
+        Buffer::on_device(self.exported.labels())
+    }
+
+    #[getter]
+    fn pair_targets(&self) -> Buffer {
+        Buffer::on_device(self.exported.row_targets())
+    }
+
+    #[getter]
     fn x(&self) -> Option<Buffer> {
         some(self.exported.features())
     }

@@ -42,6 +42,13 @@ fn samplers() -> Vec<(&'static str, bool)> {
     morphgl_registry::SamplingSpec::linked().into_iter().map(|spec| (spec.name, spec.by_fanouts)).collect()
 }
 
+/// Places of the CUDA devices of this machine.
+#[pyfunction]
+fn devices() -> Vec<String> {
+    let found = morphgl_cuda::accelerators(&morphgl_registry::Machine::probe());
+    found.into_iter().map(|device| device.place.to_string()).collect()
+}
+
 /// Whether importers take a column of this name for ids.
 #[pyfunction]
 fn is_id_column(name: &str) -> bool {
@@ -62,6 +69,7 @@ fn _morphgl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gather::gather, module)?)?;
     module.add_function(wrap_pyfunction!(csc::csc, module)?)?;
     module.add_function(wrap_pyfunction!(loader::epoch_order, module)?)?;
+    module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(samplers, module)?)?;
     module.add_function(wrap_pyfunction!(is_id_column, module)?)?;
     module.add_function(wrap_pyfunction!(value::rest_of, module)?)?;

@@ -6,7 +6,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use morphgl_cuda::EdgeList;
 use morphgl_execute::{Pool, PoolSettings, Stop};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
 use morphgl_registry::{Batching, Key, Place, SamplerSettings, Sampling};
@@ -115,14 +114,9 @@ impl Loader {
                 let wish = Wish { place, operators, memory };
                 let seeds = borrowed::<u32>("seeds", seeds)?;
                 let given = given.map(|given| borrowed::<u32>("negatives", given)).transpose()?;
-                let edges = match form {
-                    Form::Edges => EdgeList::AllHops,
-                    Form::Induced => EdgeList::OneHop,
-                    Form::Blocks => EdgeList::Nothing,
-                };
                 let fastest = py.detach(|| {
                     let seeds = (&*seeds, given.as_deref().unwrap_or_default());
-                    Chains::find(request, &wish)?.fastest(seeds, edges, settings)
+                    Chains::find(request, &wish)?.fastest(seeds, form.edge_list(), settings)
                 });
                 let (builder, to, timed) = fastest.map_err(invalid)?;
                 let settings = device::pool_settings(&builder, settings);

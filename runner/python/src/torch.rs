@@ -1,15 +1,18 @@
-//! `Training_CPU_Torch`: a torch module and its optimizer behind the trait of training operators. What torch does is in
-//! `python/morphgl/module.py`; here mini-batches and tensors change their form.
+//! `Training_CPU_Torch` and `Training_CUDA_Torch`: a torch module and its optimizer behind the trait of training operators, which takes
+//! mini-batches of the host, or of the device that the module lies on. What torch does is in `python/morphgl/module.py`; here mini-batches
+//! and tensors change their form.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use morphgl_cuda::{BACKEND, CUDA, Device, Exporter, accelerators};
 use morphgl_graph_store::{Dataset, FeatureView, Topology};
 use morphgl_model_core::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{
     At, BatchFeatures, BatchId, Block, Build, Description, Error, Gradients, Handle, Hardware, HostBatch, Key,
-    MiniBatch, ModelState, NamedTensor, Phase, Result, Score, Targets, Training, TrainingContext, Unavailable, submit,
+    MiniBatch, ModelState, NamedTensor, Phase, Place, Result, Score, Targets, Training, TrainingContext, Unavailable,
+    submit,
 };
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyRuntimeError;
@@ -18,8 +21,11 @@ use pyo3::prelude::*;
 use crate::array::borrowed;
 use crate::batch::{Arrays, Form, Spares};
 use crate::buffer::{Buffer, Kind};
+use crate::device_batch::DeviceBatch;
+use crate::loader::Made;
 
 const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Torch");
+const CUDA_KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Torch");
 
 submit! {
     Description::new(
@@ -27,14 +33,33 @@ submit! {
         "trains the torch module that morphgl.train was given",
         At::Host,
         At::Host,
-        Build::Training(|context| Ok(Box::new(Torch::new(context)?) as Box<dyn Training>)),
+        Build::Training(|context| Ok(Box::new(Torch::new(KEY, context)?) as Box<dyn Training>)),
     )
-    .with_probe(|_| match &*slot(&TRAINER) {
-        Some(_) => Ok(()),
-        None => Err(Unavailable { reason: "give a torch module to morphgl.train".to_string() }),
-    })
+    .with_probe(|_| has_module())
     .with_own_model()
     .taking_pairs()
+}
+
+submit! {
+    Description::new(
+        CUDA_KEY,
+        "trains the torch module that morphgl.train was given on the CUDA device where it lies",
+        At::Device(BACKEND),
+        At::Device(BACKEND),
+        Build::Training(|context| Ok(Box::new(Torch::new(CUDA_KEY, context)?) as Box<dyn Training>)),
+    )
+    .with_probe(|machine| has_module().and_then(|()| morphgl_cuda::probe(machine)))
+    .with_accelerators(accelerators)
+    .queueing()
+    .with_own_model()
+    .taking_pairs()
+}
+
+fn has_module() -> std::result::Result<(), Unavailable> {
+    match &*slot(&TRAINER) {
+        Some(_) => Ok(()),
+        None => Err(Unavailable { reason: "give a torch module to morphgl.train".to_string() }),
+    }
 }
 
 /// The `ModuleTrainer` of the command that runs.
@@ -80,6 +105,9 @@ const OF_ALL: &str = "Training_CPU_Torch, evaluation with all neighbours";
 /// The operator.
 #[derive(Debug)]
 struct Torch {
+    key: Key,
+    /// Of mini-batches on a device.
+    exporter: Option<Exporter>,
     trainer: Py<PyAny>,
     dataset: Arc<Dataset>,
     form: Form,
@@ -96,16 +124,30 @@ type ToPython = (String, Vec<usize>, Buffer);
 type FromPython<'py> = (String, Vec<usize>, Bound<'py, PyAny>);
 
 impl Torch {
-    fn new(context: &TrainingContext) -> Result<Self> {
+    fn new(key: Key, context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         if spec.model.kind != ModelKind::Custom {
             let what = format!("it trains torch modules, and no {}; leave --training out", spec.model.kind);
-            return Err(Error::setting(KEY, what));
+            return Err(Error::setting(key, what));
         }
         let trainer = Python::attach(|py| slot(&TRAINER).as_ref().map(|trainer| trainer.clone_ref(py)));
         let trainer =
-            trainer.ok_or_else(|| Error::setting(KEY, "there is no torch module; give one to morphgl.train"))?;
+            trainer.ok_or_else(|| Error::setting(&key, "there is no torch module; give one to morphgl.train"))?;
+        let exporter = match &context.place {
+            Place::Host => None,
+            place => {
+                let lies_at: String = Python::attach(|py| trainer.bind(py).call_method0("place")?.extract::<String>())
+                    .map_err(|error| Error::failed(&key, error.to_string()))?;
+                if lies_at != place.to_string() {
+                    let what = format!("the module lies at {lies_at}, not at {place}; give training=\"{KEY}\"");
+                    return Err(Error::setting(key, what));
+                }
+                Some(Exporter::new(&Device::open(place, &key)?, &context.dataset)?)
+            }
+        };
         let mut operator = Self {
+            key: key.clone(),
+            exporter,
             trainer,
             dataset: Arc::clone(&context.dataset),
             form: Form::Edges,
@@ -115,7 +157,7 @@ impl Torch {
             // Mini-batches themselves belong to the executor, which uses their memory again.
             spares: Spares::of_arrays(2),
         };
-        let form: String = operator.ask(&KEY, "form", ())?;
+        let form: String = operator.ask(&key, "form", ())?;
         operator.form = Form::named(&form);
         let ModelSpec { task, loss, num_classes, edge_outputs, .. } = &spec.model;
         // Settings of the loss that are not given have their defaults.
@@ -145,7 +187,7 @@ impl Torch {
     fn tell(&self, method: &str, arguments: impl for<'py> PyCallArgs<'py>) -> Result<()> {
         Python::attach(|py| {
             let called = self.trainer.bind(py).call_method1(method, arguments);
-            called.map(drop).map_err(|error| raised(py, &KEY, error))
+            called.map(drop).map_err(|error| raised(py, &self.key, error))
         })
     }
 
@@ -160,11 +202,11 @@ impl Torch {
 
     fn score_of(&self, batch: &MiniBatch, method: &str) -> Result<Handle<Score>> {
         let start = Instant::now();
-        let host = batch.host()?;
-        let context = format!("{KEY}, {}", host.id);
-        let batch = self.lend(host.clone(), self.form);
-        let id = (self.seed, host.id.epoch, host.id.index);
-        let (loss_sum, correct, count): (f64, u64, u64) = self.ask(&context, method, (batch, id))?;
+        let id = batch.id();
+        let context = format!("{}, {id}", self.key);
+        let lent = self.lend(batch)?;
+        let id = (self.seed, id.epoch, id.index);
+        let (loss_sum, correct, count): (f64, u64, u64) = self.ask(&context, method, (lent, id))?;
         if !loss_sum.is_finite() {
             let what = "the loss is not a number; lower the learning rate, or look for huge features";
             return Err(Error::failed(context, what));
@@ -172,7 +214,18 @@ impl Torch {
         Ok(Handle::ready(Score { loss_sum, correct, count }, start.elapsed()))
     }
 
-    fn lend(&self, host: HostBatch, form: Form) -> crate::batch::Batch {
+    /// A copy of a mini-batch, which the module may keep.
+    fn lend(&self, batch: &MiniBatch) -> Result<Made> {
+        match &self.exporter {
+            None => Ok(Made::Host(self.lend_host(batch.host()?.clone(), self.form))),
+            Some(exporter) => {
+                let exported = exporter.export_copy(batch, self.form.edge_list())?;
+                Ok(Made::Device(DeviceBatch::new(exported, self.form)))
+            }
+        }
+    }
+
+    fn lend_host(&self, host: HostBatch, form: Form) -> crate::batch::Batch {
         let (mut arrays, _): (Arrays, _) = self.spares.take();
         arrays.fill(host, form, &self.dataset, None);
         arrays.lend(form, &self.spares)
@@ -182,7 +235,7 @@ impl Torch {
         Python::attach(|py| {
             let taken = self.trainer.bind(py).call_method0(method);
             let tensors = taken.and_then(|tensors| tensors_of(tensors.extract::<Vec<FromPython<'_>>>()?));
-            tensors.map_err(|error| raised(py, &KEY, error))
+            tensors.map_err(|error| raised(py, &self.key, error))
         })
     }
 
@@ -228,7 +281,7 @@ fn given(tensors: &[NamedTensor]) -> Vec<ToPython> {
 
 impl ModelState for Torch {
     fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients { tensors: self.take("gradients")?, count: self.ask(&KEY, "count", ())? })
+        Ok(Gradients { tensors: self.take("gradients")?, count: self.ask(&self.key, "count", ())? })
     }
 
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
@@ -266,7 +319,7 @@ impl Training for Torch {
 
     fn step(&mut self) -> Result<Handle<()>> {
         if !std::mem::take(&mut self.accumulated) {
-            return Err(Error::setting(KEY, "nothing was accumulated; accumulate a mini-batch before a step"));
+            return Err(Error::setting(&self.key, "nothing was accumulated; accumulate a mini-batch before a step"));
         }
         let start = Instant::now();
         self.tell("step", ())?;
@@ -279,9 +332,8 @@ impl Training for Torch {
 
     fn outputs(&mut self, batch: &MiniBatch) -> Result<Handle<Vec<f32>>> {
         let start = Instant::now();
-        let host = batch.host()?;
-        let seeds: Vec<i64> = (0..host.num_seeds as i64).collect();
-        let batch = self.lend(host.clone(), self.form);
+        let seeds: Vec<i64> = (0..batch.num_seeds() as i64).collect();
+        let batch = self.lend(batch)?;
         let outputs = self.floats("infer", (batch, copied(&seeds, vec![seeds.len()], Kind::I64)))?;
         Ok(Handle::ready(outputs, start.elapsed()))
     }
@@ -323,7 +375,7 @@ impl Training for Torch {
     /// One forward pass over the whole graph, since a module's layers are its own.
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let (form, layers) = if self.form == Form::Blocks { (Form::Blocks, self.layers) } else { (Form::Induced, 1) };
-        let batch = self.lend(whole_graph(&self.dataset, layers)?, form);
+        let batch = self.lend_host(whole_graph(&self.dataset, layers)?, form);
         let nodes: Vec<i64> = nodes.iter().map(|&v| v.into()).collect();
         self.floats("infer", (batch, copied(&nodes, vec![nodes.len()], Kind::I64)))
     }

@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use morphgl_graph_store::{Dataset, Dtype, TargetMatrix};
 use morphgl_registry::{BatchId, MiniBatch, Place, Result};
 
+use crate::copied::{OnDevice, copy_batch};
 use crate::driver::Address;
 use crate::foreign::ForeignStream;
 use crate::lock::lock;
@@ -75,8 +76,23 @@ impl Exporter {
     ///
     /// It lies elsewhere, the device's memory is full, or the driver fails.
     pub fn export(&self, batch: MiniBatch, edges: EdgeList) -> Result<Arc<Exported>> {
+        self.arrays(CudaBatch::into_on(self.stream.device(), batch)?, edges)
+    }
+
+    /// As [`Exporter::export`], of a copy of a mini-batch that stays its owner's: whatever is done with it later comes after the copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exporter::export`].
+    pub fn export_copy(&self, batch: &MiniBatch, edges: EdgeList) -> Result<Arc<Exported>> {
+        let batch = CudaBatch::on(self.stream.device(), batch)?;
+        self.stream.wait(&batch.ready)?;
+        // Copies mark the arrays as this stream's, for which their next user waits.
+        self.arrays(Box::new(copy_batch(&mut OnDevice(&self.stream), batch)?), edges)
+    }
+
+    fn arrays(&self, batch: Box<CudaBatch>, edges: EdgeList) -> Result<Arc<Exported>> {
         let stream = &*self.stream;
-        let batch = CudaBatch::into_on(stream.device(), batch)?;
         stream.wait(&batch.ready)?;
         let nodes = &batch.input_nodes;
         let n_id = Buffer::new(stream, nodes.len())?;
@@ -320,6 +336,18 @@ impl Exported {
     pub fn pairs(self: &Arc<Self>) -> Option<ExportedArray> {
         let pairs = self.content().pairs.as_ref()?;
         Some(self.array(pairs, vec![2, pairs.len() / 2], Dtype::I64))
+    }
+
+    /// Class of each seed, or of each pair, int32, -1 for none; empty where there are none.
+    pub fn labels(self: &Arc<Self>) -> ExportedArray {
+        self.list(&self.content().batch.labels, Dtype::I32)
+    }
+
+    /// Targets of the seeds, or of the pairs, `[rows, targets]`, NaN where unknown; of width 0 where there are none.
+    pub fn row_targets(self: &Arc<Self>) -> ExportedArray {
+        let targets = &self.content().batch.targets;
+        let rows = targets.values.len().checked_div(targets.width).unwrap_or(0);
+        self.array(&targets.values, vec![rows, targets.width], Dtype::F32)
     }
 
     /// The blocks, the one farthest from the seeds first.

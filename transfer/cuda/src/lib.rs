@@ -4,6 +4,7 @@ mod arguments;
 mod batch;
 mod communicator;
 pub mod compiler;
+mod copied;
 mod copy;
 mod device;
 mod driver;

@@ -1,12 +1,10 @@
 //! Copies of mini-batches from one device to another.
 
 use bytemuck::Pod;
-use morphgl_registry::{Error, Result};
+use morphgl_registry::{BatchId, Error, Result};
 
-use crate::{
-    Buffer, CudaBatch, CudaBlock, CudaFeatures, CudaGivenRows, CudaPairs, CudaRows, CudaTargets, Device, LastUse,
-    Pinned, Stream,
-};
+use crate::copied::{CopyArrays, copy_batch};
+use crate::{Buffer, CudaBatch, CudaRows, Device, Pinned, Stream};
 
 /// Alignment of arrays in pinned memory.
 const ALIGNMENT: usize = 256;
@@ -77,7 +75,7 @@ impl DeviceLink {
             }
         };
         let mut copies = Copies { link: self, staged, used: 0, num_bytes: 0 };
-        let sent = copies.batch(batch).and_then(|sent| {
+        let sent = copy_batch(&mut copies, batch).and_then(|sent| {
             self.source.wait(&sent.ready)?;
             Ok(sent)
         });
@@ -102,61 +100,21 @@ struct Copies<'a> {
     num_bytes: u64,
 }
 
-impl Copies<'_> {
-    fn batch(&mut self, batch: &CudaBatch) -> Result<CudaBatch> {
-        let mut blocks = Vec::with_capacity(batch.blocks.len());
-        for CudaBlock { num_dst, num_src, indptr, indices, weights, importance, edge_types } in &batch.blocks {
-            blocks.push(CudaBlock {
-                num_dst: *num_dst,
-                num_src: *num_src,
-                indptr: self.array(indptr)?,
-                indices: self.array(indices)?,
-                weights: weights.as_ref().map(|weights| self.array(weights)).transpose()?,
-                importance: *importance,
-                edge_types: edge_types.as_ref().map(|types| self.array(types)).transpose()?,
-            });
-        }
-        let features = batch.features.as_ref().map(|CudaFeatures { dim, dtype, rows }| match rows {
-            CudaRows::Packed(bytes) => {
-                Ok(CudaFeatures { dim: *dim, dtype: *dtype, rows: CudaRows::Packed(self.array(bytes)?) })
-            }
-            CudaRows::OfNodes(_) => {
-                let message = "its features are rows of a table on the device; copy it before they are filled in";
-                Err(Error::setting(batch.id, message))
-            }
-        });
-        let features = features.transpose()?;
-        let given = batch.given.as_ref().map(|CudaGivenRows { nodes, degrees, rows, inputs, version }| -> Result<_> {
-            Ok(CudaGivenRows {
-                nodes: self.array(nodes)?,
-                degrees: self.array(degrees)?,
-                rows: self.array(rows)?,
-                inputs: inputs.iter().map(|input| self.array(input)).collect::<Result<_>>()?,
-                version: *version,
-            })
-        });
-        let pairs = batch.pairs.as_ref().map(|CudaPairs { num_positives, ends, edge_types }| -> Result<_> {
-            Ok(CudaPairs { num_positives: *num_positives, ends: self.array(ends)?, edge_types: edge_types.clone() })
-        });
-        Ok(CudaBatch {
-            given: given.transpose()?,
-            trees: batch.trees.as_ref().map(|trees| self.array(trees)).transpose()?,
-            pairs: pairs.transpose()?,
-            device: self.link.target.device().clone(),
-            id: batch.id,
-            num_seeds: batch.num_seeds,
-            input_nodes: self.array(&batch.input_nodes)?,
-            degrees: self.array(&batch.degrees)?,
-            labels: self.array(&batch.labels)?,
-            targets: CudaTargets { width: batch.targets.width, values: self.array(&batch.targets.values)? },
-            blocks,
-            features,
-            ready: self.link.target.record(false)?,
-            last_use: LastUse::default(),
-        })
+impl CopyArrays for Copies<'_> {
+    fn stream(&self) -> &Stream {
+        &self.link.target
     }
 
-    /// Queues the copy of one array.
+    fn rows(&mut self, id: BatchId, rows: &CudaRows) -> Result<CudaRows> {
+        match rows {
+            CudaRows::Packed(bytes) => Ok(CudaRows::Packed(self.array(bytes)?)),
+            CudaRows::OfNodes(_) => {
+                let message = "its features are rows of a table on the device; copy it before they are filled in";
+                Err(Error::setting(id, message))
+            }
+        }
+    }
+
     fn array<T: Pod>(&mut self, from: &Buffer<T>) -> Result<Buffer<T>> {
         let DeviceLink { source, target, .. } = self.link;
         let to = Buffer::new(target, from.len())?;

@@ -1,11 +1,11 @@
-"""A torch module and its optimizers as a training operator: what `Training_CPU_Torch` calls."""
+"""A torch module and its optimizers as a training operator: what `Training_CPU_Torch` and `Training_CUDA_Torch` call."""
 
 import json
 
 import numpy as np
 import torch
 
-from . import loader
+from . import _morphgl, loader
 from .objective import Objective
 from .stepping import NAME as STEPPING
 from .stepping import Stepping
@@ -58,6 +58,14 @@ class ModuleTrainer:
         self.stepping = Stepping(optimizers, self.device, **stepping)
         if ranks is not None and self.stepping.scaler is not None:
             raise NotImplementedError('autocast: gradients of "float16" are scaled by each process\'s own number; give "bfloat16"')
+
+    def place(self):
+        """Where the module lies, by MorphGL's name of the place."""
+        return f"cuda:{self.device.index or 0}" if self.device.type == "cuda" else "host"
+
+    def operator(self):
+        """The operator that trains it: at the device where it lies, if routes lead there, else one that copies mini-batches within its step."""
+        return "Training_CUDA_Torch" if self.place() == "cuda:0" and "cuda:0" in _morphgl.devices() else "Training_CPU_Torch"
 
     def add_decoder(self, decoder):
         """Makes `decoder` a part beside the module."""

@@ -132,6 +132,8 @@ def train(graph: Any = None, model: Any = "sage", optimizer: Any = None, *, forw
     sampler, ranks = options.get("sampler", "neighbor"), ranks_of(process_group)
     trainer = ModuleTrainer(model, optimizers, forward, output, sampler != "neighbor", functions.get("loss"), decoder, ranks,
                             scheduler=scheduler, every=schedule_every, clip_norm=clip_norm, autocast=autocast)
+    if resume is None:
+        options = {"training": trainer.operator(), **options}
     if trainer.stepping.goes_by_score and (options.get("evaluation") == "none" or not is_validated(graph, options)):
         raise ValueError("scheduler: ReduceLROnPlateau steps by the validation score, and nothing is validated; give the graph a validation "
                          "split, and leave evaluation out, or give a scheduler that steps by itself")
@@ -184,7 +186,7 @@ def module_options(options, optimizer, output, functions):
     if not by_fanouts and output != "dgl" and options.get("layers", 3) > 1:
         what = "walks" if sampler == "walk" else sampler
         raise ValueError(f'sampler: the hops of {what} have edges of their own; give output="dgl", or layers=1')
-    ours = {"model": "custom", "training": "Training_CPU_Torch"}
+    ours = {"model": "custom"}
     if functions:
         ours["model_option"] = {name: getattr(function, "__name__", type(function).__name__) for name, function in functions.items()}
     if by_fanouts and sampler != "shadow" and output != "dgl":

@@ -1,7 +1,7 @@
 //! Exported arrays, read by a stream of another library, on the emulated device in late mode.
 
 use morphgl_graph_store::{Dataset, Topology};
-use morphgl_registry::{BatchFeatures, BatchPairs, Block, HostBatch, Key};
+use morphgl_registry::{BatchFeatures, BatchPairs, Block, HostBatch, Key, TargetValues};
 use proptest::prelude::*;
 
 use super::*;
@@ -64,6 +64,8 @@ fn batch(tag: u32, rows: &[Vec<u32>], dim: usize, dtype: Dtype) -> HostBatch {
             ends: vec![[0, tag % 3], [tag % 2, 1]],
             edge_types: Vec::new(),
         })),
+        labels: vec![tag as i32, -1],
+        targets: TargetValues { width: 3, values: (0..6).map(|i| (i + tag) as f32).collect() },
         ..HostBatch::default()
     }
 }
@@ -123,6 +125,23 @@ proptest! {
             let ids = |array| read::<u32>(&bytes(array));
             prop_assert_eq!((ids(block.indptr), ids(block.indices)), (expected.indptr.clone(), expected.indices.clone()));
         }
+        // A copy has the same arrays, and its mini-batch may be dropped before they are read.
+        let kept = upload();
+        let copied = exporter.export_copy(&kept, EdgeList::AllHops).expect("memory");
+        drop((kept, upload()));
+        for (copy, first) in [
+            (copied.n_id(), exported.n_id()),
+            (copied.features().expect("features"), exported.features().expect("features")),
+            (copied.edge_index().expect("edges"), exported.edge_index().expect("edges")),
+            (copied.pairs().expect("pairs"), exported.pairs().expect("pairs")),
+            (copied.labels(), exported.labels()),
+            (copied.row_targets(), exported.row_targets()),
+        ] {
+            prop_assert_eq!(copy.shape(), first.shape());
+            prop_assert_eq!(bytes(copy), bytes(first));
+        }
+        prop_assert_eq!(read::<i32>(&bytes(copied.labels())), host.labels.clone());
+        prop_assert_eq!(read::<f32>(&bytes(copied.row_targets())), host.targets.values.clone());
         let induced = exporter.export(upload(), EdgeList::OneHop).expect("memory");
         prop_assert_eq!(words(&bytes(induced.edge_index().expect("edges"))), edges(&[far]));
         prop_assert!(exporter.export(upload(), EdgeList::Nothing).expect("memory").edge_index().is_none());
