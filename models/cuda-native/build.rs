@@ -8,6 +8,7 @@ fn main() {
         "kernels/transpose.cu",
         "kernels/attention.cu",
         "kernels/finish.cu",
+        "kernels/gemm.cu",
         "kernels/norms.cu",
         "kernels/optimizer.cu",
         "kernels/loss.cu",

@@ -6,6 +6,7 @@ use morphgl_model_core::Dropout;
 use morphgl_registry::Result;
 
 use crate::arena::{Arena, Mark, Region};
+use crate::gemm::{self, Gemm};
 use crate::kernels::Kernels;
 
 /// Maximum threads of a block, as in kernels/sums.cu.
@@ -173,14 +174,19 @@ pub(crate) struct Gpu {
     pub(crate) stream: Stream,
     pub(crate) kernels: Kernels,
     arena: Arena,
+    gemm: Gemm,
 }
 
 impl Gpu {
-    pub(crate) fn new(device: &Device, precision: Precision) -> Result<Self> {
+    /// With GEMMs by cuBLAS in a precision; for `None` by the kernel of ours, without cuBLAS.
+    pub(crate) fn new(device: &Device, precision: Option<Precision>) -> Result<Self> {
         let stream = Stream::new(device, false)?;
-        // Loads cuBLAS now: if it is missing, building the operator fails, and the job falls back to another one.
-        stream.prepare_products(precision)?;
-        Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, stream })
+        let gemm = match precision {
+            // Loads cuBLAS now: if it is missing, building the operator fails, and the job falls back to another one.
+            Some(precision) => stream.prepare_products(precision).map(|()| Gemm::Cublas)?,
+            None => Gemm::Split { multiprocessors: device.properties()?.multiprocessors as usize },
+        };
+        Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, gemm, stream })
     }
 
     /// Resets the arena at the beginning of a mini-batch.
@@ -228,7 +234,7 @@ impl Gpu {
     /// A stream beside this one, with memory of its own, for work without GEMMs.
     pub(crate) fn beside(&self) -> Result<Self> {
         let stream = Stream::new(self.stream.device(), false)?;
-        Ok(Self { kernels: self.kernels.clone(), arena: Arena::new(&stream)?, stream })
+        Ok(Self { kernels: self.kernels.clone(), arena: Arena::new(&stream)?, gemm: self.gemm, stream })
     }
 
     pub(crate) fn floats<'a>(&'a self, words: Words<'a>) -> Floats<'a> {
@@ -261,8 +267,7 @@ impl Gpu {
         add: bool,
     ) -> Result<()> {
         let (x, weight) = ((self.floats(x.into()), Transpose::No), (weight, Transpose::Yes));
-        let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply([rows, width, depth], x, weight, self.floats(out.into()), (1.0, beta))
+        self.multiply([rows, width, depth], x, weight, self.floats(out.into()), add)
     }
 
     /// Gradient of a linear layer with respect to its input: `out = gradient · weight` (plus `out` if `add`), if wanted.
@@ -276,8 +281,7 @@ impl Gpu {
     ) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
         let (gradient, weight) = ((self.floats(gradient.into()), Transpose::No), (weight, Transpose::No));
-        let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
+        self.multiply([rows, depth, width], gradient, weight, self.arena.floats(out), add)
     }
 
     /// Gradient of a linear layer with respect to its weight: `out = gradientᵀ · x` (plus `out` if `add`).
@@ -290,8 +294,23 @@ impl Gpu {
         add: bool,
     ) -> Result<()> {
         let factors = ((self.floats(gradient.into()), Transpose::Yes), (self.floats(x.into()), Transpose::No));
-        let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
+        self.multiply([width, depth, rows], factors.0, factors.1, out, add)
+    }
+
+    fn multiply(
+        &self,
+        sizes: [usize; 3],
+        a: (Floats<'_>, Transpose),
+        b: (Floats<'_>, Transpose),
+        out: Floats<'_>,
+        add: bool,
+    ) -> Result<()> {
+        match self.gemm {
+            Gemm::Cublas => self.stream.multiply(sizes, a, b, out, (1.0, if add { 1.0 } else { 0.0 })),
+            Gemm::Split { multiprocessors } => {
+                gemm::multiply(&self.stream, &self.kernels, multiprocessors, sizes, a, b, (out, add))
+            }
+        }
     }
 }
 

@@ -46,6 +46,9 @@ kernels! {
     FINISH = "kernels/finish.cu" {
         train_finish, train_finish_backward, train_columns, train_columns_end, train_total, train_add, train_zero,
     }
+    GEMM = "kernels/gemm.cu" {
+        train_gemm, train_gemm_left_transposed, train_gemm_right_transposed, train_gemm_parts,
+    }
     NORMS = "kernels/norms.cu" {
         train_unit, train_unit_backward, train_layer_norm, train_layer_norm_backward, train_centre, train_batch_norm,
         train_batch_norm_backward, train_batch_norm_running, train_blend,

@@ -6,6 +6,7 @@ mod backward;
 mod edges;
 mod epilogue;
 mod forward;
+mod gemm;
 mod given;
 mod gpu;
 mod groups;
@@ -42,12 +43,15 @@ pub const DESCRIPTION: Description = Description::new(
 .with_probe(probe)
 .with_accelerators(accelerators)
 .queueing()
-.with_options(&[OptionSpec::new(
-    "tf32",
-    OptionType::Bool,
-    "false",
-    "round the factors of GEMMs to TF32, for tensor cores",
-)])
+.with_options(&[
+    OptionSpec::new(
+        "gemm",
+        OptionType::Choice(&["cublas", "3xtf32"]),
+        "cublas",
+        "GEMMs by cuBLAS, or in f32 on tensor cores by three TF32 products of the factors' halves",
+    ),
+    OptionSpec::new("tf32", OptionType::Bool, "false", "round the factors of GEMMs to TF32, for tensor cores"),
+])
 .taking_given_rows()
 .taking_pairs();
 

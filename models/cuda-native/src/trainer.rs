@@ -58,7 +58,17 @@ pub struct CudaNative {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Options {
+    gemm: GemmChoice,
     tf32: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum GemmChoice {
+    #[default]
+    #[serde(rename = "cublas")]
+    Cublas,
+    #[serde(rename = "3xtf32")]
+    Split,
 }
 
 impl Options {
@@ -69,8 +79,19 @@ impl Options {
         }
     }
 
-    fn precision(&self) -> Precision {
-        if self.tf32 { Precision::Tf32 } else { Precision::F32 }
+    /// The precision of cuBLAS; `None` for the kernel of ours.
+    ///
+    /// # Errors
+    ///
+    /// Both options.
+    fn precision(&self) -> Result<Option<Precision>> {
+        match (self.gemm, self.tf32) {
+            (GemmChoice::Split, true) => {
+                Err(Error::setting(KEY, "options: gemm 3xtf32 has the accuracy of f32; leave tf32 out, or gemm"))
+            }
+            (GemmChoice::Split, false) => Ok(None),
+            (GemmChoice::Cublas, tf32) => Ok(Some(if tf32 { Precision::Tf32 } else { Precision::F32 })),
+        }
     }
 }
 
@@ -93,7 +114,8 @@ fn refuse_models(model: &ModelSpec) -> Result<()> {
 }
 
 impl CudaNative {
-    /// Builds the operator with initial parameters. Option `tf32` (false): GEMM inputs are rounded to TF32 for tensor
+    /// Builds the operator with initial parameters. Option `gemm` (`cublas`): `3xtf32` for a kernel of ours in f32 on tensor cores. Option
+    /// `tf32` (false): GEMM inputs are rounded to TF32 for tensor
     /// cores; losses then differ from the CPU's by more than 1e-5.
     ///
     /// # Errors
@@ -106,7 +128,7 @@ impl CudaNative {
         refuse_models(&spec.model)?;
         refuse_relations(&spec.model, "train on the CPU, or leave --training out")?;
         check_model(context, &spec)?;
-        let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
+        let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision()?)?;
         let draw_keys = context.dataset.topology.draw_keys().filter(|_| spec.model.has_dropout());
         let draw_keys = draw_keys.map(|keys| Buffer::of(&gpu.stream, keys)).transpose()?;
         let layout = Layout::new(&spec.model);

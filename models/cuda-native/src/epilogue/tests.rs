@@ -1,4 +1,4 @@
-use morphgl_cuda::{Buffer, Device, Pinned};
+use morphgl_cuda::{Buffer, Device, Pinned, Precision};
 use morphgl_model_core::{Dropout, DropoutSite};
 
 use super::*;
@@ -6,7 +6,7 @@ use crate::KEY;
 use crate::gpu::MaskNodes;
 
 fn gpu() -> Gpu {
-    Gpu::new(&Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated"), Default::default())
+    Gpu::new(&Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated"), Some(Precision::F32))
         .expect("a stream")
 }
 

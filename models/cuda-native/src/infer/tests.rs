@@ -1,5 +1,5 @@
 use morphgl_conformance::training::tiny;
-use morphgl_cuda::Device;
+use morphgl_cuda::{Device, Precision};
 use morphgl_model_core::{ModelSpec, OptimizerSpec, initial_parameters};
 use morphgl_registry::SingleProcess;
 
@@ -12,7 +12,7 @@ fn chunks_of_any_size_give_the_same_logits() {
     let dataset = tiny();
     let all: Vec<u32> = (0..12).rev().collect();
     let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
-    let mut gpu = Gpu::new(&device, Default::default()).expect("a stream");
+    let mut gpu = Gpu::new(&device, Some(Precision::F32)).expect("a stream");
     for kind in ModelKind::UNTYPED {
         let spec = ModelSpec { hidden: 8, heads: 2, ..ModelSpec::new(kind, dataset.feature_dim(), 2) };
         let layout = Layout::new(&spec);
