@@ -3,7 +3,6 @@
 use morphgl_cuda::{Buffer, Floats, Shape, Stream, Transpose};
 use morphgl_registry::Result;
 
-use crate::gpu::each;
 use crate::kernels::Kernels;
 
 /// What computes GEMMs.
@@ -84,7 +83,7 @@ pub(crate) fn multiply(
     let arguments =
         &mut [parts.into(), (num_parts as u32).into(), ((m * n) as u64).into(), out.into(), u32::from(add).into()];
     // SAFETY: every part has as many elements as the output.
-    unsafe { stream.launch(&kernels.train_gemm_parts, each(m * n), arguments) }
+    unsafe { stream.launch(&kernels.train_gemm_parts, Shape::covering(m * n, 256), arguments) }
 }
 
 /// Number of parts of a depth, and the depth of each but the last: one part, unless there are too few tiles for the device.
