@@ -190,6 +190,8 @@ quarter_turns() {
   for model in ${MODELS:-sage gcn gat}; do
     for of in new old; do EPOCHS=3 side turns.jsonl $of "turn 2" products "$model" "$most" device; done
   done
+  # GEMMs by the kernel of ours, beside the new build's turns by cuBLAS.
+  EPOCHS=3 side turns.jsonl new 3xtf32 products sage "$most" device --set Training_CUDA_Native.gemm=3xtf32
 }
 
 quarter_regime() {

@@ -3,8 +3,9 @@
 import numpy as np
 
 from . import arrays
+from .devices import device_of
 from .graph import Graph
-from .loader import BY_PYG, Loader, by_name, choose
+from .loader import BY_PYG, Loader, by_name, choose, default_output
 from .passes import positions
 
 # What follows `num_neighbors` in PyG's signature.
@@ -59,7 +60,7 @@ class LinkNeighborLoader(Loader):
             raise NotImplementedError(f"data: pairs of several edge types are not sampled by this loader; give it to {BY_PYG}")
         if output == "dgl":
             raise NotImplementedError('output: mini-batches of pairs have no form of DGL\'s; give "torch", whose mini-batches have blocks')
-        if output == "dlpack":
+        if (output or default_output(device_of(options.get("device")))) == "dlpack":
             raise NotImplementedError('output: torch picks ends and labels of pairs; give "torch"')
         self._mode, amount = negatives_of(neg_sampling, neg_sampling_ratio)
         choose("negative_distribution", negative_distribution, ("uniform", "degree", "in-batch", "given"))
