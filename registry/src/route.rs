@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{At, Description, FeatureFill, Key, Machine, Phase, Place};
 
-/// One viable chain batching → transferring, whose mini-batches another program takes where they then lie.
+/// One viable chain batching → transferring: a [`Route`] without its training operator, for a program that trains by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Delivery {
     /// The batching operator.

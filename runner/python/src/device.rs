@@ -20,9 +20,10 @@ use crate::operator::{Builder, Request};
 const IN_FLIGHT: usize = 2;
 /// Workers of an operator that samples on the device: while one waits for a mini-batch, another one queues the next.
 const DEVICE_WORKERS: usize = 2;
-/// Before a chain of operators is timed, its cache counts accesses and is filled: at most so many mini-batches, and so long.
-const WARM_UP: (u32, Duration) = (40, Duration::from_secs(2));
-/// A chain is timed over so many mini-batches, or so long.
+/// Before a delivery is timed, its cache counts the accesses of 64 mini-batches and is filled: at most so many mini-batches, and so long.
+/// Where these take longer, it is timed with its cache still empty.
+const WARM_UP: (u32, Duration) = (72, Duration::from_secs(2));
+/// A delivery is timed over so many mini-batches, or so long.
 const TIMED: (u32, Duration) = (16, Duration::from_secs(1));
 
 /// The part of a device's free memory that graph and features may take where the user does not say how much: the rest is for mini-batches
@@ -38,7 +39,7 @@ pub(crate) struct Wish {
     pub(crate) memory: Option<u64>,
 }
 
-/// A chain of operators, and the seconds of a mini-batch by it; `Err` says why it cannot run, `None` that it was the only one.
+/// A delivery, and the seconds of a mini-batch by it; `Err` says why it cannot run, `None` that it was the only one.
 pub(crate) type Timed = (Delivery, std::result::Result<Option<f64>, String>);
 
 /// Where mini-batches go: the transferring operator, and what makes arrays of them. Loaders of other seeds share it.
@@ -49,40 +50,40 @@ pub(crate) struct ToDevice {
     edges: EdgeList,
 }
 
-/// The chains of operators that deliver mini-batches to a device.
-pub(crate) struct Chains {
+/// The deliveries to a device, of which the fastest is to be kept.
+pub(crate) struct Candidates {
     registry: Arc<Registry>,
     request: Request,
     device: Device,
     memory: u64,
-    chains: Vec<Delivery>,
+    deliveries: Vec<Delivery>,
 }
 
-impl Chains {
+impl Candidates {
     /// Finds them.
     ///
     /// # Errors
     ///
-    /// There is no such device, or no chain with the operators that are wished for; the error lists those that there are.
+    /// There is no such device, or no delivery to it by the operators that the user named; the error lists those that there are.
     pub(crate) fn find(request: Request, wish: &Wish) -> Result<Self> {
         let registry = Registry::collect()?;
         let kind = request.settings.sampling.kind().to_string();
-        let mut chains = registry.deliveries();
-        chains.retain(|chain| {
+        let mut deliveries = registry.deliveries();
+        deliveries.retain(|delivery| {
             let takes_pairs = |key: &Key| registry.get(key).is_ok_and(|operator| operator.takes_pairs);
-            let [batching, transferring] = [&chain.batching, &chain.transferring];
-            (&chain.read_at, &chain.delivered_at) == (&Place::Host, &wish.place)
-                && [&Place::Host, &wish.place].contains(&&chain.batched_at)
+            let [batching, transferring] = [&delivery.batching, &delivery.transferring];
+            (&delivery.read_at, &delivery.delivered_at) == (&Place::Host, &wish.place)
+                && [&Place::Host, &wish.place].contains(&&delivery.batched_at)
                 && registry.get(batching).is_ok_and(|operator| operator.samples(&kind, None))
                 && (request.pairs.is_none() || takes_pairs(batching) && takes_pairs(transferring))
         });
-        if chains.is_empty() {
+        if deliveries.is_empty() {
             return Err(Error::setting("device", none_at(&registry, &wish.place, &kind)));
         }
-        let names: Vec<String> = chains.iter().map(name).collect();
-        let has = |chain: &Delivery, key: &Key| chain.batching == *key || chain.transferring == *key;
-        chains.retain(|chain| wish.operators.iter().all(|key| has(chain, key)));
-        if chains.is_empty() {
+        let names: Vec<String> = deliveries.iter().map(name).collect();
+        let has = |delivery: &Delivery, key: &Key| delivery.batching == *key || delivery.transferring == *key;
+        deliveries.retain(|delivery| wish.operators.iter().all(|key| has(delivery, key)));
+        if deliveries.is_empty() {
             let named: Vec<String> = wish.operators.iter().map(Key::to_string).collect();
             let what = format!(
                 "no mini-batches come to {} by {}; there are {}",
@@ -92,20 +93,20 @@ impl Chains {
             );
             return Err(Error::setting("route", what));
         }
-        let device = Device::open(&wish.place, &chains[0].transferring)?;
+        let device = Device::open(&wish.place, &deliveries[0].transferring)?;
         let memory = match wish.memory {
             Some(bytes) => bytes,
             None => device.unallocated_bytes()? / SHARE_OF_FREE,
         };
-        Ok(Self { registry: Arc::new(registry), request, device, memory, chains })
+        Ok(Self { registry: Arc::new(registry), request, device, memory, deliveries })
     }
 
-    /// Builds the chain by which mini-batches come soonest, which is measured where there are several. Returns what builds its
-    /// batching operator, where its mini-batches go, and all chains with their seconds.
+    /// Builds the fastest delivery, which is measured where there are several. Returns what builds its
+    /// batching operator, where its mini-batches go, and all deliveries with their seconds.
     ///
     /// # Errors
     ///
-    /// No chain can be built; the error is that of the first.
+    /// No delivery can be built; the error is that of the first.
     pub(crate) fn fastest(
         self,
         (seeds, given): (&[u32], &[u32]),
@@ -114,75 +115,75 @@ impl Chains {
     ) -> Result<(Builder, ToDevice, Vec<Timed>)> {
         let mut timed: Vec<Timed> = Vec::new();
         let mut first_error = None;
-        for chain in &self.chains {
-            let seconds = match self.chains.len() {
+        for delivery in &self.deliveries {
+            let seconds = match self.deliveries.len() {
                 1 => Ok(None),
-                _ => self.seconds(chain, (seeds, given), edges, settings).map(Some).map_err(|error| {
+                _ => self.seconds(delivery, (seeds, given), edges, settings).map(Some).map_err(|error| {
                     let text = error.to_string();
                     first_error.get_or_insert(error);
                     text
                 }),
             };
-            timed.push((chain.clone(), seconds));
+            timed.push((delivery.clone(), seconds));
         }
-        let best = timed.iter().filter_map(|(chain, seconds)| Some((chain, seconds.as_ref().ok()?)));
-        // Chains that were not timed are alone.
-        let Some((chain, _)) = best.min_by(|(_, a), (_, b)| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0))) else {
-            return Err(first_error.expect("each chain is timed or has an error"));
+        let best = timed.iter().filter_map(|(delivery, seconds)| Some((delivery, seconds.as_ref().ok()?)));
+        // A delivery that was not timed is the only one.
+        let Some((delivery, _)) = best.min_by(|(_, a), (_, b)| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0))) else {
+            return Err(first_error.expect("each delivery is timed or has an error"));
         };
-        let (builder, to) = self.build(chain, (seeds, given), edges)?;
+        let (builder, to) = self.build(delivery, (seeds, given), edges)?;
         Ok((builder, to, timed))
     }
 
     fn build(
         &self,
-        chain: &Delivery,
+        delivery: &Delivery,
         (seeds, given): (&[u32], &[u32]),
         edges: EdgeList,
     ) -> Result<(Builder, ToDevice)> {
         let Self { registry, request, device, memory, .. } = self;
-        let on_device = chain.batched_at != Place::Host;
+        let on_device = delivery.batched_at != Place::Host;
         let lists = if on_device { (memory / 2).min(bytes_of_lists(&request.dataset.topology)) } else { 0 };
         let batching = Builder {
             registry: Arc::clone(registry),
-            key: chain.batching.clone(),
-            request: Request { gather: request.gather && chain.gathering == Phase::Batching, ..request.clone() },
-            place: chain.batched_at.clone(),
-            options: options(registry, &chain.batching, OptionRole::DeviceBudget, lists)?,
+            key: delivery.batching.clone(),
+            request: Request { gather: request.gather && delivery.gathering == Phase::Batching, ..request.clone() },
+            place: delivery.batched_at.clone(),
+            options: options(registry, &delivery.batching, OptionRole::DeviceBudget, lists)?,
         };
         let context = TransferringContext {
             gather: request.gather,
             sampled: Some((request.seeds(seeds, given)?, request.settings.clone())),
-            options: options(registry, &chain.transferring, OptionRole::CacheBytes, memory - lists)?,
+            options: options(registry, &delivery.transferring, OptionRole::CacheBytes, memory - lists)?,
             ..TransferringContext::new(
                 Arc::clone(&request.dataset),
-                chain.batched_at.clone(),
-                chain.delivered_at.clone(),
+                delivery.batched_at.clone(),
+                delivery.delivered_at.clone(),
             )
         };
-        let transferring = Mutex::new(registry.transferring(&chain.transferring, &context)?);
+        let transferring = Mutex::new(registry.transferring(&delivery.transferring, &context)?);
         let exporter = Exporter::new(device, &request.dataset)?;
-        Ok((batching, ToDevice { key: chain.transferring.clone(), transferring, exporter, edges }))
+        Ok((batching, ToDevice { key: delivery.transferring.clone(), transferring, exporter, edges }))
     }
 
     /// Seconds between mini-batches that nobody reads.
     fn seconds(
         &self,
-        chain: &Delivery,
+        delivery: &Delivery,
         (seeds, given): (&[u32], &[u32]),
         edges: EdgeList,
         settings: PoolSettings,
     ) -> Result<f64> {
-        let (builder, to) = self.build(chain, (seeds, given), edges)?;
+        let (builder, to) = self.build(delivery, (seeds, given), edges)?;
         let batching = builder.operator(seeds, given)?;
-        let failed = |error: morphgl_execute::Error| Error::failed(&chain.batching, error.to_string());
+        let failed = |error: morphgl_execute::Error| Error::failed(&delivery.batching, error.to_string());
         let mut pool = Pool::new(&builder.key, batching.as_ref(), pool_settings(&builder, settings)).map_err(failed)?;
         let (mut begun, mut done, mut warm) = (Instant::now(), 0, true);
         let mut epoch = 0;
         loop {
             let num_batches = pool.num_batches();
             let loader = pool.load(epoch, 0..num_batches, &Stop::new()).map_err(failed)?;
-            for exported in Deliveries::new(loader, &to) {
+            for exported in Arrivals::new(loader, &to) {
                 exported?;
                 done += 1;
                 let (most, long) = if warm { WARM_UP } else { TIMED };
@@ -207,9 +208,9 @@ pub(crate) fn pool_settings(builder: &Builder, settings: PoolSettings) -> PoolSe
     }
 }
 
-/// A chain's name.
-pub(crate) fn name(chain: &Delivery) -> String {
-    format!("{} → {}", chain.batching, chain.transferring)
+/// A delivery's name.
+pub(crate) fn name(delivery: &Delivery) -> String {
+    format!("{} → {}", delivery.batching, delivery.transferring)
 }
 
 /// Why no mini-batches come to a place.
@@ -227,7 +228,7 @@ fn none_at(registry: &Registry, place: &Place, kind: &str) -> String {
 /// Bytes of a graph's offsets and neighbours, and of its weights.
 fn bytes_of_lists(topology: &Topology) -> u64 {
     let per_edge = if topology.weights().is_some() { 8 } else { 4 };
-    // Look-up tables and alignment come on top.
+    // With an allowance for look-up tables and alignment.
     let bytes = 8 * (topology.num_nodes() as u64 + 1) + per_edge * topology.num_edges();
     bytes + bytes / 16 + (1 << 20)
 }
@@ -248,14 +249,14 @@ impl ToDevice {
 }
 
 /// Mini-batches of an epoch as they arrive, in order.
-pub(crate) struct Deliveries<'a> {
+pub(crate) struct Arrivals<'a> {
     loader: Loader<'a>,
     to: &'a ToDevice,
     moving: VecDeque<Handle<MiniBatch>>,
     ended: bool,
 }
 
-impl<'a> Deliveries<'a> {
+impl<'a> Arrivals<'a> {
     pub(crate) fn new(loader: Loader<'a>, to: &'a ToDevice) -> Self {
         Self { loader, to, moving: VecDeque::new(), ended: false }
     }
@@ -277,7 +278,7 @@ impl<'a> Deliveries<'a> {
 }
 
 /// Exhausted after an error.
-impl Iterator for Deliveries<'_> {
+impl Iterator for Arrivals<'_> {
     type Item = Result<Arc<Exported>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use crate::array::borrowed;
 use crate::batch::{Batch, Form, Spares};
 use crate::buffer::{Buffer, Kind};
-use crate::device::{self, Chains, Deliveries, Timed, ToDevice, Wish};
+use crate::device::{self, Arrivals, Candidates, Timed, ToDevice, Wish};
 use crate::device_batch::DeviceBatch;
 use crate::edges::EdgeIds;
 use crate::graph::Graph;
@@ -57,7 +57,7 @@ struct Parts {
     form: Form,
     edges: Option<Arc<EdgeIds>>,
     spares: Arc<Spares>,
-    /// Where mini-batches go, and the chains of operators that bring them there; `None` for those of the host.
+    /// Where mini-batches go, and the deliveries that were timed; `None` for mini-batches of the host.
     to: Option<(Arc<ToDevice>, Arc<Vec<Timed>>)>,
 }
 
@@ -116,7 +116,7 @@ impl Loader {
                 let given = given.map(|given| borrowed::<u32>("negatives", given)).transpose()?;
                 let fastest = py.detach(|| {
                     let seeds = (&*seeds, given.as_deref().unwrap_or_default());
-                    Chains::find(request, &wish)?.fastest(seeds, form.edge_list(), settings)
+                    Candidates::find(request, &wish)?.fastest(seeds, form.edge_list(), settings)
                 });
                 let (builder, to, timed) = fastest.map_err(invalid)?;
                 let settings = device::pool_settings(&builder, settings);
@@ -152,14 +152,14 @@ impl Loader {
         std::iter::once(self.operator()).chain(transferring).collect()
     }
 
-    /// The chains of operators that deliver mini-batches to a device, with the seconds of a mini-batch by each, or why it cannot run:
-    /// `(name, seconds, why)`. Neither is there of a chain that was the only one.
+    /// The deliveries to a device, with the seconds of a mini-batch by each, or why it cannot run: `(name, seconds, why)`. A delivery
+    /// that is the only one has neither.
     #[getter]
     fn routes(&self) -> Vec<(String, Option<f64>, Option<String>)> {
         let timed = self.parts.to.iter().flat_map(|(_, timed)| timed.iter());
-        let row = |(chain, seconds): &Timed| match seconds {
-            Ok(seconds) => (device::name(chain), *seconds, None),
-            Err(why) => (device::name(chain), None, Some(why.clone())),
+        let row = |(delivery, seconds): &Timed| match seconds {
+            Ok(seconds) => (device::name(delivery), *seconds, None),
+            Err(why) => (device::name(delivery), None, Some(why.clone())),
         };
         timed.map(row).collect()
     }
@@ -254,7 +254,7 @@ impl Producer {
             }
         };
         if let Some(to) = &self.to {
-            for delivered in Deliveries::new(loader, to) {
+            for delivered in Arrivals::new(loader, to) {
                 let made = delivered.map(|exported| Made::Device(DeviceBatch::new(exported, self.form)));
                 if self.send.send(made.map_err(|error| error.to_string())).is_err() {
                     return;

@@ -100,7 +100,7 @@ impl Drop for TrainerGuard {
 }
 
 /// What is done where an error of evaluation is raised.
-const OF_ALL: &str = "Training_CPU_Torch, evaluation with all neighbours";
+const OF_ALL: &str = "evaluation with all neighbours";
 
 /// The operator.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl Torch {
         Python::attach(|py| {
             let values = self.trainer.bind(py).call_method1(method, arguments);
             let values = values.and_then(|values| Ok(borrowed::<f32>(method, &values)?.to_vec()));
-            values.map_err(|error| raised(py, &OF_ALL, error))
+            values.map_err(|error| raised(py, &format!("{}, {OF_ALL}", self.key), error))
         })
     }
 
@@ -355,7 +355,8 @@ impl Training for Torch {
         let num_positives = pairs.map_or(0, |pairs| pairs.num_positives);
         let pairs = pairs.map(|pairs| copied_pairs(&pairs.ends));
         let outputs = copied(logits, vec![rows, width], Kind::F32);
-        let scored = self.ask(&OF_ALL, "score_outputs", (outputs, targets, pairs, num_positives))?;
+        let context = format!("{}, {OF_ALL}", self.key);
+        let scored = self.ask(&context, "score_outputs", (outputs, targets, pairs, num_positives))?;
         let (loss_sum, correct, count): (f64, u64, u64) = scored;
         Ok(Score { loss_sum, correct, count })
     }

@@ -9,7 +9,7 @@ use crate::{
 
 /// The way of the arrays of a mini-batch to other memory.
 pub(crate) trait CopyArrays {
-    /// The stream after whose work so far the copies are complete.
+    /// The stream of the copies.
     fn stream(&self) -> &Stream;
     /// Queues the copy of an array.
     fn array<T: Pod>(&mut self, from: &Buffer<T>) -> Result<Buffer<T>>;

@@ -14,7 +14,7 @@ fn stream() -> Option<Stream> {
     Some(Stream::new(&device, false).expect("a stream"))
 }
 
-/// Values of all magnitudes that a step has, some of them 0.
+/// Random values of four powers of ten up to 10, a fifth of them 0.
 fn values(len: usize, seed: u64) -> Vec<f32> {
     let word = |i: usize| {
         let mut x = (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed.wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -37,6 +37,12 @@ fn at(values: &[f32], [rows, columns]: [usize; 2], transpose: Transpose, i: usiz
     f64::from(if transpose == Transpose::Yes { values[j * rows + i] } else { values[i * columns + j] })
 }
 
+/// Whether the number of matrices is given, and the error of each is printed.
+fn published() -> bool {
+    std::env::var_os("MORPHGL_TEST_GEMMS").is_some()
+}
+
+#[allow(clippy::print_stdout, reason = "errors are published")]
 fn check([m, n, k]: [usize; 3], transpose: [Transpose; 2], add: bool, seed: u64, multiprocessors: usize) {
     let Some(stream) = stream() else { return };
     let kernels = Kernels::new(stream.device()).expect("kernels");
@@ -70,13 +76,17 @@ fn check([m, n, k]: [usize; 3], transpose: [Transpose; 2], add: bool, seed: u64,
     }
     // Each factor's halves are up to a unit in the last place of f32 away from it, and the product of the lower ones is up to two.
     let bound = 4.0 * f64::from(f32::EPSILON) + 2.0 * plain;
+    if published() {
+        let units = |error: f64| error / f64::from(f32::EPSILON);
+        println!("{m} x {n} x {k}: {:.3} units, f32 sums in order {:.3}", units(ours), units(plain));
+    }
     assert!(ours <= bound, "{m} x {n} x {k}, {transpose:?}: {ours:e} above {bound:e}");
 }
 
 const WAYS: [[Transpose; 2]; 3] =
     [[Transpose::No, Transpose::No], [Transpose::Yes, Transpose::No], [Transpose::No, Transpose::Yes]];
 
-/// Number of random shapes: MORPHGL_TEST_GEMMS, or some.
+/// Number of random shapes: that of MORPHGL_TEST_GEMMS, or a few.
 fn cases() -> u32 {
     std::env::var("MORPHGL_TEST_GEMMS").ok().and_then(|number| number.parse().ok()).unwrap_or(30)
 }

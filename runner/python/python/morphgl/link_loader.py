@@ -107,24 +107,24 @@ class LinkNeighborLoader(Loader):
                 convert = lambda given: torch.from_dlpack(given) if hasattr(given, "__dlpack__") else torch.from_numpy(given)
             ends, count = convert(batch.pairs), batch.num_positives
             if self.device is not None:
-                pin = lambda made: made.to(ends.device)
+                placed = lambda made: made.to(ends.device)
             else:
-                pin = lambda made: made.pin_memory() if self.pin_memory and self.output != "numpy" else made
+                placed = lambda made: made.pin_memory() if self.pin_memory and self.output != "numpy" else made
             input_id = convert(positions(order, batch.index * self.batch_size, count))
-            made.input_id = input_id if self.device is None else pin(input_id)
+            made.input_id = input_id if self.device is None else placed(input_id)
             if self._mode == "triplet":
                 negatives = ends[1, count:].reshape(count, -1)
                 negatives = negatives[:, 0] if negatives.shape[1] == 1 else negatives
-                made.src_index, made.dst_pos_index, made.dst_neg_index = pin(ends[0, :count]), pin(ends[1, :count]), pin(negatives)
+                made.src_index, made.dst_pos_index, made.dst_neg_index = placed(ends[0, :count]), placed(ends[1, :count]), placed(negatives)
                 return
-            made.edge_label_index = pin(ends)
+            made.edge_label_index = placed(ends)
             labels = None if self._edge_label is None else self._edge_label[input_id]
             if self._mode == "binary":
                 none = convert(np.zeros(ends.shape[1] - count, np.float32))
                 labels = convert(np.ones(count, np.float32)) if labels is None else labels
                 labels = joined(labels, none)
             if labels is not None:
-                made.edge_label = pin(labels)
+                made.edge_label = placed(labels)
 
         return label
 

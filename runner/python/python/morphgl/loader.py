@@ -335,12 +335,12 @@ class NeighborLoader(Loader):
         Whether tensors are copied to pinned memory.
     device
         A CUDA device, "cuda" or "cuda:1", whose memory the tensors lie in. Where nodes are sampled and how features come there is
-        measured as the loader is made, in some seconds, and `routes` says how long each way takes: sampled on the host or on the device;
+        measured as the loader is made, in some seconds, and `routes` says how long each route takes: sampled on the host or on the device;
         features gathered on the host and copied, or gathered by the device out of its cache and the host's memory. Work that torch's current
         stream is given before the tensors are gone may read them; other streams have to be waited for by that one. Without edge ids. For
         `output="dlpack"` the arrays of a :class:`Batch` have `__dlpack__`, for cupy or jax, and `to_host()`.
     route
-        The name of an operator, or of several, that mini-batches come by: of those ways the fastest.
+        The name of an operator, or of several, that mini-batches come by: of those routes the fastest.
     device_memory
         What graph and features may take of the device's memory, bytes or text such as "2GiB". Default: a quarter of what is free as the
         loader is made. Mini-batches come on top; MORPHGL_CUDA_MEMORY limits all that the process takes beside torch.

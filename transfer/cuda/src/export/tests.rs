@@ -147,7 +147,7 @@ proptest! {
         prop_assert!(exporter.export(upload(), EdgeList::Nothing).expect("memory").edge_index().is_none());
     }
 
-    /// Rows of a table of all nodes, which mini-batches do not have.
+    /// Features that lie in a table of all nodes are copied to a row per input node.
     #[test]
     fn rows_of_a_table_are_copied(nodes in prop::collection::vec(0u32..50, 1..80), row_bytes in 1usize..40) {
         let device = late();

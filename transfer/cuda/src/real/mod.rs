@@ -125,7 +125,7 @@ impl Driver for CudaDevice {
     }
 
     fn set_current_context(&self, context: Id) {
-        // SAFETY: it was current before, or is none.
+        // SAFETY: it was current before; null makes none current.
         let _ = unsafe { call!(self.cuda, cuCtxSetCurrent(context as usize as CUcontext)) };
     }
 
