@@ -6,7 +6,7 @@ use std::ops::Range;
 use morphgl_platform::{SimdLevel, simd_dispatch};
 use rayon::prelude::*;
 
-use bounded::Kernel;
+use bounded::Bounds;
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "all_pairs/unbounded.rs")]
 mod bounded;
@@ -162,8 +162,8 @@ const FEW: usize = 8;
 ///
 /// Tiles of scores are counted in registers and never stored. Where a sample says that it takes less time, 8-bit dot products with a
 /// bound of their error decide most scores, and f32 the others: the ranks are the same to the last bit. Nodes are taken in chunks, whose
-/// packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `1280 · dim` floats and 300 kB per thread, and 8 bytes per
-/// pair are used.
+/// packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `1280 · dim` floats and 300 kB per thread, 8 bytes per
+/// pair, and `24 · dim²` bytes for embeddings of up to 512 elements are used.
 ///
 /// # Panics
 ///
@@ -183,11 +183,11 @@ pub fn rank_of_targets(
     rank_at(SimdLevel::current(), bounded::choose, embeddings, dim, pairs, score, candidates, memory)
 }
 
-/// `choose` says by which kernel scores are bounded, if any: it changes no rank.
+/// `choose` says by what scores are bounded, if at all: it changes no rank.
 #[expect(clippy::too_many_arguments, reason = "those of `rank_of_targets`, and what tests choose")]
 fn rank_at(
     level: SimdLevel,
-    choose: impl FnOnce(SimdLevel, Rows<'_>, &[[u32; 2]], PairScore<'_>, Range<usize>) -> Option<Kernel>,
+    choose: impl FnOnce(SimdLevel, Rows<'_>, &[[u32; 2]], PairScore<'_>, Range<usize>) -> Option<Bounds>,
     embeddings: &[f32],
     dim: usize,
     pairs: &[[u32; 2]],
@@ -206,7 +206,7 @@ fn rank_at(
     let rows = Rows { values: embeddings, dim };
     let mut ranks = vec![TargetRank::default(); pairs.len()];
     match choose(level, rows, pairs, score, start..end) {
-        Some(kernel) => bounded::count(kernel, rows, pairs, score, start..end, memory, &mut ranks),
+        Some(bounds) => bounded::count(&bounds, rows, pairs, score, start..end, memory, &mut ranks),
         None => count(level, rows, pairs, score, start..end, memory, &mut ranks),
     }
     let finish = |(pair, rank): (&[u32; 2], &mut TargetRank)| {

@@ -10,7 +10,8 @@
 //!
 //! and the sum of n products that f32 instructions make deviates from ⟨q, c⟩ by at most γ|q||c|, γ = nu / (1 − nu), u = 2⁻²⁴ (Higham,
 //! Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002, §3.1). A candidate is above or below the target where ⟨q', c'⟩ is
-//! further from the scaled score of the target than both bounds together. The other scores, some per mille to some percent, are open:
+//! further from the scaled score of the target than both bounds together. Where rows have most of their length in few directions, q and c
+//! are first projected on them, and the bound has a third term ([`basis`]). The other scores, some per mille to some percent, are open:
 //! they are computed as f32 dot products in the fastest order of summation, and those within 2γ|q||c| again in the order of the elements.
 
 use std::ops::Range;
@@ -20,22 +21,21 @@ use rayon::prelude::*;
 
 use super::{FEW, LANES, PairScore, Rows, TargetRank, count_tasks, multiply_add, panels_of_task};
 
+mod basis;
 mod kernels;
+mod quantise;
 
-pub(super) use kernels::Kernel;
+use basis::Basis;
+use kernels::Kernel;
+use quantise::{Limits, Quantiser, Scaled};
 
 /// Elements of a quad, whose products an instruction adds in a lane of 32 bits.
 const QUAD: usize = 4;
-/// Elements that are rounded together.
-const PART: usize = 16;
 /// Pairs whose codes stay in the caches while the panels of candidates pass.
 const GROUP: usize = 1024;
 /// Minimum number of open scores that are computed together.
 const WAITING: usize = 64;
 
-/// Largest code of a candidate. Codes are stored as unsigned bytes, this bias added.
-const MAX_CODE: f32 = 127.0;
-const BIAS: u8 = 128;
 /// Widest embeddings for which the bounds below hold.
 const MAX_DIM: usize = 4096;
 /// Largest scale: products that underflow in f32 remain below [`FLOOR`] when they are scaled.
@@ -48,8 +48,6 @@ const INFLATION: f32 = 1.0 + 1.0 / 1024.0;
 const SCALING: f32 = 1.0 / (1 << 18) as f32;
 /// Added to norms and bounds, in units of a code: more than all that underflows.
 const FLOOR: f32 = 1.0 / 1024.0;
-/// Added to a number of a magnitude below 2²², it leaves the nearest whole number in the lowest bits of the sum.
-const ROUNDING: f32 = 12_582_912.0;
 
 /// With fewer pairs, candidates or elements than these, bounds save no time.
 const MIN_PAIRS: usize = 256;
@@ -59,100 +57,18 @@ const MIN_DIM: usize = 24;
 const SAMPLED_PAIRS: usize = 128;
 const SAMPLED_PANELS: usize = 16;
 
-/// What is known of a row that was rounded, in units of its codes; norms are rounded up, and infinite where a row has no bound.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Scaled {
-    scale: f32,
-    /// The norm of the scaled row.
-    norm: f32,
-    /// The norm of what rounding took from it.
-    residual: f32,
+/// By what scores are bounded.
+#[derive(Debug, Clone)]
+pub(super) struct Bounds {
+    kernel: Kernel,
+    basis: Option<Basis>,
 }
 
-/// Limits of the codes of queries or of candidates.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Limits {
-    /// Largest magnitude of a code.
-    code: f32,
-    /// Quads of a block, and the largest norm of the codes of a block whose products are added in the same lane of 16 bits.
-    block: Option<(usize, f32)>,
-}
-
-/// Scales and rounds a row; `codes` has its length, rounded up to a multiple of [`PART`].
-#[inline(always)]
-fn quantise(row: &[f32], limits: Limits, codes: &mut [i8]) -> Scaled {
-    // Bits of magnitudes have their order, and those of NaN are the largest.
-    let mut max = 0u32;
-    for x in row {
-        max = max.max(x.abs().to_bits());
+impl Bounds {
+    /// Number of quads of a row's codes, for rows of so many elements.
+    fn quads(&self, dim: usize) -> usize {
+        self.basis.as_ref().map_or(dim, Basis::kept).div_ceil(QUAD)
     }
-    let max = f32::from_bits(max);
-    if max.is_nan() || max > MAX_ELEMENT {
-        codes.fill(0);
-        return Scaled { scale: 1.0, norm: f32::INFINITY, residual: f32::INFINITY };
-    }
-    let mut scale = (limits.code / max).min(MAX_SCALE);
-    if let Some((quads, largest)) = limits.block {
-        let mut square = 0f32;
-        for block in row.chunks(QUAD * quads) {
-            let (quads, rest) = block.as_chunks::<QUAD>();
-            let mut sums = [0f32; QUAD];
-            sums[..rest.len()].copy_from_slice(rest);
-            for sum in &mut sums {
-                *sum *= scale;
-                *sum *= *sum;
-            }
-            for quad in quads {
-                for k in 0..QUAD {
-                    let scaled = quad[k] * scale;
-                    sums[k] = scaled.mul_add(scaled, sums[k]);
-                }
-            }
-            // A lane of 16 bits has the products of two neighbours of each quad.
-            square = square.max((sums[0] + sums[1]).max(sums[2] + sums[3]));
-        }
-        if square > largest * largest {
-            scale *= largest / square.sqrt();
-        }
-    }
-    let (mut norms, mut residuals) = ([0f32; PART], [0f32; PART]);
-    let (parts, rest) = row.as_chunks::<PART>();
-    let (codes, _) = codes.as_chunks_mut::<PART>();
-    for (part, codes) in parts.iter().zip(&mut *codes) {
-        round(part, scale, codes, &mut norms, &mut residuals);
-    }
-    if let Some(codes) = codes.get_mut(parts.len()) {
-        let mut last = [0f32; PART];
-        last[..rest.len()].copy_from_slice(rest);
-        round(&last, scale, codes, &mut norms, &mut residuals);
-    }
-    let norm = INFLATION * sum(norms).sqrt() + FLOOR;
-    Scaled { scale, norm, residual: INFLATION * sum(residuals).sqrt() + SCALING * norm + FLOOR }
-}
-
-/// Scales and rounds a part of a row; adds the squares of its elements, and of what rounding took from them.
-#[inline(always)]
-fn round(part: &[f32; PART], scale: f32, codes: &mut [i8; PART], norms: &mut [f32; PART], residuals: &mut [f32; PART]) {
-    for k in 0..PART {
-        let scaled = part[k] * scale;
-        let rounded = scaled + ROUNDING;
-        codes[k] = rounded.to_bits() as i8;
-        let left = scaled - (rounded - ROUNDING);
-        norms[k] = scaled.mul_add(scaled, norms[k]);
-        residuals[k] = left.mul_add(left, residuals[k]);
-    }
-}
-
-#[inline(always)]
-fn sum(lanes: [f32; PART]) -> f32 {
-    let (mut eight, mut four) = ([0f32; 8], [0f32; 4]);
-    for i in 0..8 {
-        eight[i] = lanes[i] + lanes[i + 8];
-    }
-    for i in 0..4 {
-        four[i] = eight[i] + eight[i + 4];
-    }
-    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// The bound of the relative error of an f32 sum of so many products of unit vectors.
@@ -160,7 +76,7 @@ fn gamma(dim: usize) -> f32 {
     (dim + 8) as f32 * f32::EPSILON * 0.51
 }
 
-/// The codes of a quad of each lane's candidate, [`BIAS`] added.
+/// The codes of a quad of each lane's candidate, the kernel's bias added.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Quads([[u8; QUAD]; LANES]);
@@ -172,12 +88,14 @@ struct Lanes {
     scale: [f32; LANES],
     norm: [f32; LANES],
     residual: [f32; LANES],
+    outside: [f32; LANES],
     /// A bit per lane that has a candidate.
     filled: u32,
 }
 
 impl Lanes {
-    const EMPTY: Self = Self { scale: [0.0; LANES], norm: [0.0; LANES], residual: [0.0; LANES], filled: 0 };
+    const EMPTY: Self =
+        Self { scale: [0.0; LANES], norm: [0.0; LANES], residual: [0.0; LANES], outside: [0.0; LANES], filled: 0 };
 }
 
 /// Panels of [`LANES`] candidates.
@@ -201,17 +119,22 @@ impl<'a> Panels<'a> {
 
 /// Packs the first of the nodes into a panel.
 #[inline(always)]
-fn pack(rows: Rows<'_>, nodes: Range<usize>, limits: Limits, lanes: &mut Lanes, quads: &mut [Quads]) {
+fn pack(
+    rows: Rows<'_>,
+    nodes: Range<usize>,
+    (basis, limits): (Option<&Basis>, Limits),
+    lanes: &mut Lanes,
+    quads: &mut [Quads],
+) {
     *lanes = Lanes::EMPTY;
-    let mut codes = vec![0i8; rows.dim.next_multiple_of(PART)];
+    let mut quantiser = Quantiser::new(basis, limits, rows.dim);
     for (lane, node) in nodes.take(LANES).enumerate() {
-        let scaled = quantise(rows.of(node as u32), limits, &mut codes);
-        for (quads, &codes) in quads.iter_mut().zip(codes.as_chunks::<QUAD>().0) {
-            // All four at a time.
-            let biased = u32::from_le_bytes(codes.map(|code| code as u8)) ^ u32::from_le_bytes([BIAS; QUAD]);
-            quads.0[lane] = biased.to_le_bytes();
+        let scaled = quantiser.quantise(rows.of(node as u32));
+        for (quads, &codes) in quads.iter_mut().zip(quantiser.codes.as_chunks::<QUAD>().0) {
+            quads.0[lane] = codes.map(|code| (code as u8).wrapping_add(limits.bias));
         }
-        (lanes.scale[lane], lanes.norm[lane], lanes.residual[lane]) = (scaled.scale, scaled.norm, scaled.residual);
+        (lanes.scale[lane], lanes.norm[lane]) = (scaled.scale, scaled.norm);
+        (lanes.residual[lane], lanes.outside[lane]) = (scaled.residual, scaled.outside);
         lanes.filled |= 1 << lane;
     }
 }
@@ -225,6 +148,8 @@ struct Bound {
     per_norm: f32,
     /// Error per unit of a candidate's residual.
     per_residual: f32,
+    /// Error per unit of what a candidate has outside of the basis.
+    per_outside: f32,
 }
 
 /// Candidates of a panel, a bit per lane: those that are above a target, and those that the bound leaves open.
@@ -265,12 +190,13 @@ struct Tally {
 
 impl<const R: usize> Group<R> {
     #[inline(always)]
-    fn new(rows: Rows<'_>, pairs: &[[u32; 2]], score: PairScore<'_>, kernel: Kernel) -> Self {
-        let (dim, tiles, quads) = (rows.dim, pairs.len().div_ceil(R), rows.dim.div_ceil(QUAD));
+    fn new(rows: Rows<'_>, pairs: &[[u32; 2]], score: PairScore<'_>, bounds: &Bounds) -> Self {
+        let (kernel, basis) = (bounds.kernel, bounds.basis.as_ref());
+        let (dim, tiles, quads) = (rows.dim, pairs.len().div_ceil(R), bounds.quads(rows.dim));
         let block = kernel.block(quads);
         let blocks = quads.div_ceil(block);
         // All candidates are below.
-        let nothing = Bound { threshold: f32::INFINITY, per_norm: 0.0, per_residual: 0.0 };
+        let nothing = Bound { threshold: f32::INFINITY, per_norm: 0.0, per_residual: 0.0, per_outside: 0.0 };
         let mut group = Self {
             queries: Vec::with_capacity(pairs.len()),
             values: Vec::with_capacity(pairs.len() * dim),
@@ -278,7 +204,9 @@ impl<const R: usize> Group<R> {
             starts: vec![[0; R]; tiles * blocks],
             bounds: vec![[nothing; R]; tiles],
         };
-        let mut rounded = vec![0i8; dim.next_multiple_of(PART)];
+        let limits = kernel.limits(quads);
+        let mut quantiser = Quantiser::new(basis, limits, dim);
+        let per_product = gamma(dim) + basis.map_or(0.0, Basis::error);
         for (i, &[source, target]) in pairs.iter().enumerate() {
             let (tile, row) = (i / R, i % R);
             group.values.extend(rows.query(source, score));
@@ -287,18 +215,19 @@ impl<const R: usize> Group<R> {
             for (&a, &b) in query.iter().zip(rows.of(target)) {
                 own = multiply_add::<true>(a, b, own);
             }
-            let Scaled { scale, norm, residual } = quantise(query, kernel.query_limits(quads), &mut rounded);
+            let Scaled { scale, norm, residual, outside } = quantiser.quantise(query);
             let (codes, starts) = (&mut group.codes[tile * quads..], &mut group.starts[tile * blocks..]);
-            for (quad, &four) in rounded.as_chunks::<QUAD>().0.iter().take(quads).enumerate() {
+            for (quad, &four) in quantiser.codes.as_chunks::<QUAD>().0.iter().take(quads).enumerate() {
                 codes[quad][row] = i32::from_le_bytes(four.map(|code| code as u8));
                 let start = &mut starts[quad / block][row];
-                *start = kernel.without_bias(*start, four);
+                *start = kernel.without_bias(*start, limits.bias, four);
             }
             group.bounds[tile][row] = Bound {
                 // Nothing is above or equal to NaN.
                 threshold: if own.is_nan() { f32::INFINITY } else { own * scale },
-                per_norm: INFLATION * (residual + gamma(dim) * norm),
+                per_norm: INFLATION * (residual + per_product * norm),
                 per_residual: INFLATION * (norm + residual),
+                per_outside: INFLATION * outside,
             };
             group.queries.push(Query { own, scale, per_norm: INFLATION * 2.0 * gamma(dim) * norm });
         }
@@ -313,12 +242,12 @@ impl<const R: usize> Group<R> {
         rows: Rows<'_>,
         panels: Panels<'_>,
         ranks: &mut [TargetRank],
-        dot: impl Fn(&[f32], &[f32]) -> f32,
+        dots: impl Fn([&[f32]; FEW], [&[f32]; FEW]) -> [f32; FEW],
         tile: impl Fn((&Lanes, &[Quads]), (&[[i32; R]], &[[i32; R]], &[Bound; R]), &mut [Sides; R]),
     ) -> Tally {
-        let (dim, quads) = (rows.dim, rows.dim.div_ceil(QUAD));
-        let blocks = self.starts.len() / self.bounds.len();
-        let mut sides = vec![[Sides::default(); R]; self.bounds.len()];
+        let (dim, tiles) = (rows.dim, self.bounds.len());
+        let (quads, blocks) = (self.codes.len() / tiles, self.starts.len() / tiles);
+        let mut sides = vec![[Sides::default(); R]; tiles];
         // Open scores, by query and candidate. They wait for the rows that are prefetched.
         let mut open = vec![[0u32; 2]; WAITING + LANES * (sides.len() * R + 1)];
         // Lanes of a panel whose scores are open, of the queries that have any.
@@ -365,16 +294,21 @@ impl<const R: usize> Group<R> {
                 continue;
             }
             let mut exact = 0;
-            for at in 0..count {
-                let [i, node] = open[at];
-                let (query, (lanes, lane)) = (&self.queries[i as usize], panels.lane_of(node));
-                let values = &self.values[i as usize * dim..(i as usize + 1) * dim];
-                let difference = (dot(values, rows.of(node)) - query.own) * (query.scale * lanes.scale[lane]);
-                let error = query.per_norm * lanes.norm[lane] + FLOOR;
-                let (above, below) = (difference > error, difference < -error);
-                ranks[i as usize].above += u32::from(above);
-                open[exact] = [i, node];
-                exact += usize::from(!above & !below);
+            // Whole groups of scores, of which those at the end do not count.
+            open[count..count + FEW].fill([0, panels.first as u32]);
+            for at in (0..count).step_by(FEW) {
+                let few: [[u32; 2]; FEW] = *open[at..].first_chunk().expect("room for one panel more");
+                let values = few.map(|[i, _]| &self.values[i as usize * dim..][..dim]);
+                let scores = dots(values, few.map(|[_, node]| rows.of(node)));
+                for ([i, node], score) in few.into_iter().zip(scores).take(count - at) {
+                    let (query, (lanes, lane)) = (&self.queries[i as usize], panels.lane_of(node));
+                    let difference = (score - query.own) * (query.scale * lanes.scale[lane]);
+                    let error = query.per_norm * lanes.norm[lane] + FLOOR;
+                    let (above, below) = (difference > error, difference < -error);
+                    ranks[i as usize].above += u32::from(above);
+                    open[exact] = [i, node];
+                    exact += usize::from(!above & !below);
+                }
             }
             for few in open[..exact].chunk_by(|a, b| a[0] == b[0]).flat_map(|of_query| of_query.chunks(FEW)) {
                 let i = few[0][0] as usize;
@@ -415,7 +349,7 @@ fn compare(rows: Rows<'_>, query: &[f32], own: f32, few: &[[u32; 2]], rank: &mut
 
 /// As [`count`](super::count), whose level has the kernel.
 pub(super) fn count(
-    kernel: Kernel,
+    bounds: &Bounds,
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
     score: PairScore<'_>,
@@ -423,7 +357,7 @@ pub(super) fn count(
     memory: usize,
     ranks: &mut [TargetRank],
 ) {
-    let quads = rows.dim.div_ceil(QUAD);
+    let quads = bounds.quads(rows.dim);
     let bytes = size_of::<Lanes>() + quads * size_of::<Quads>();
     let at_once = (memory / bytes).clamp(1, nodes.len().div_ceil(LANES).max(1));
     let mut lanes = vec![Lanes::EMPTY; at_once];
@@ -433,46 +367,48 @@ pub(super) fn count(
         let panels = nodes.len().div_ceil(LANES);
         let (lanes, codes) = (&mut lanes[..panels], &mut codes[..panels * quads]);
         lanes.par_iter_mut().zip(codes.par_chunks_mut(quads)).enumerate().for_each(|(i, (lanes, codes))| {
-            kernel.pack(rows, nodes.start + i * LANES..nodes.end, lanes, codes);
+            bounds.pack(rows, nodes.start + i * LANES..nodes.end, lanes, codes);
         });
         let part = panels_of_task(panels, pairs.len().div_ceil(GROUP));
         let parts = lanes.chunks(part).zip(codes.chunks(part * quads)).enumerate();
         let parts = parts.map(|(i, (lanes, quads))| Panels { first: first + i * part * LANES, lanes, quads });
         count_tasks((pairs, GROUP), parts, ranks, |pairs, panels, ranks| {
-            kernel.count(rows, pairs, score, panels, ranks);
+            bounds.count(rows, pairs, score, panels, ranks);
         });
     }
 }
 
-/// The kernel of a level, where a sample of the scores says that ranks take less time by bounds than without.
+/// The bounds of a level, where a sample of the scores says that ranks take less time by them than without.
 pub(super) fn choose(
     level: SimdLevel,
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
     score: PairScore<'_>,
     nodes: Range<usize>,
-) -> Option<Kernel> {
+) -> Option<Bounds> {
     let kernel = Kernel::available(level).last()?;
     let dim = rows.dim;
     if !(MIN_DIM..=MAX_DIM).contains(&dim) || pairs.len() < MIN_PAIRS || nodes.len() < MIN_CANDIDATES {
         return None;
     }
+    let bounds = Bounds { kernel, basis: Basis::of(rows, nodes.clone(), pairs.len()) };
     let sample: Vec<[u32; 2]> = pairs.iter().copied().step_by(pairs.len().div_ceil(SAMPLED_PAIRS)).collect();
     let mut ranks = vec![TargetRank::default(); sample.len()];
-    let mut quads = vec![Quads([[0; QUAD]; LANES]); SAMPLED_PANELS * dim.div_ceil(QUAD)];
+    let of_row = bounds.quads(dim);
+    let mut quads = vec![Quads([[0; QUAD]; LANES]); SAMPLED_PANELS * of_row];
     let mut tally = Tally::default();
-    for (i, quads) in quads.chunks_mut(dim.div_ceil(QUAD)).enumerate() {
+    for (i, quads) in quads.chunks_mut(of_row).enumerate() {
         let first = nodes.start + i * (nodes.len() - LANES) / (SAMPLED_PANELS - 1);
         let mut lanes = Lanes::EMPTY;
-        kernel.pack(rows, first..nodes.end, &mut lanes, quads);
-        let of_panel = kernel.count(rows, &sample, score, Panels { first, lanes: &[lanes], quads }, &mut ranks);
+        bounds.pack(rows, first..nodes.end, &mut lanes, quads);
+        let of_panel = bounds.count(rows, &sample, score, Panels { first, lanes: &[lanes], quads }, &mut ranks);
         tally = Tally { open: tally.open + of_panel.open, exact: tally.exact + of_panel.exact };
     }
-    let dim = dim as u64;
+    let (dim, coded) = (dim as u64, (QUAD * of_row) as u64);
     let scores = (sample.len() * SAMPLED_PANELS * LANES) as u64;
-    // Fitted to times of `benches/ranking.rs` with 16 to 256 elements. Bounds save half of the time of an f32 tile.
+    // Fitted to times of `benches/ranking.rs` with 16 to 256 elements. An element of a code takes half the time of one of an f32 tile.
     let lost = tally.open * (150 + dim) + 8 * tally.exact * dim;
-    (kernel.elements_per_open() * lost <= scores * dim).then_some(kernel)
+    (kernel.elements_per_open() * lost <= scores * (2 * dim - coded.min(dim))).then_some(bounds)
 }
 
 #[cfg(test)]

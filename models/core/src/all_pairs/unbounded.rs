@@ -8,14 +8,14 @@ use super::{PairScore, Rows, TargetRank};
 
 /// There is none.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kernel {}
+pub(super) enum Bounds {}
 
-pub(super) fn choose(_: SimdLevel, _: Rows<'_>, _: &[[u32; 2]], _: PairScore<'_>, _: Range<usize>) -> Option<Kernel> {
+pub(super) fn choose(_: SimdLevel, _: Rows<'_>, _: &[[u32; 2]], _: PairScore<'_>, _: Range<usize>) -> Option<Bounds> {
     None
 }
 
 pub(super) fn count(
-    kernel: Kernel,
+    bounds: &Bounds,
     _: Rows<'_>,
     _: &[[u32; 2]],
     _: PairScore<'_>,
@@ -23,5 +23,5 @@ pub(super) fn count(
     _: usize,
     _: &mut [TargetRank],
 ) {
-    match kernel {}
+    match *bounds {}
 }

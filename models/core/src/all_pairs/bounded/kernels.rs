@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use morphgl_platform::SimdLevel;
 
-use super::{BIAS, Bound, Group, LANES, Lanes, Limits, MAX_CODE, Panels, QUAD, Quads, Sides, Tally, pack};
+use super::{Basis, Bound, Bounds, FEW, Group, LANES, Lanes, Limits, Panels, QUAD, Quads, Sides, Tally, pack};
 use crate::all_pairs::{PairScore, Rows, TargetRank};
 
 /// How 8-bit products are added.
@@ -23,12 +23,11 @@ pub(in crate::all_pairs) enum Kernel {
 
 /// Maximum number of quads of a block, of which a lane of 16 bits has 2 · 8 products.
 const BLOCK: usize = 8;
-/// Norms of the scaled elements of a lane's block. Rounding adds at most 1/2 to each of 16 codes, 2 to their norm: by Cauchy and
-/// Schwarz the sum of products is at most 130 · 252 < 2¹⁵, so it is exact modulo 2¹⁶.
-const QUERY_NORM: f32 = 128.0;
-const CANDIDATE_NORM: f32 = 250.0;
-/// The largest code of a query with which two products, of candidates' biased codes up to 255, are below 2¹⁵.
-const QUERY_CODE: f32 = 64.0;
+/// The norm of the scaled elements of a lane's block. Rounding adds at most 1/2 to each of 16 codes, 2 to their norm: by Cauchy and
+/// Schwarz the sum of products is at most 181² < 2¹⁵, so it is exact modulo 2¹⁶.
+const BLOCK_NORM: f32 = 179.0;
+/// The largest code with which two products, of candidates' codes with this bias, are below 2¹⁵: 2 · 180 · 90.
+const BLOCK_CODE: u8 = 90;
 
 /// Queries of a tile: their sums of two vectors of candidates stay in registers.
 const AVX2_ROWS: usize = 4;
@@ -57,98 +56,109 @@ impl Kernel {
         if self == Self::Avx2 { quads.div_ceil(quads.div_ceil(BLOCK)) } else { quads }
     }
 
-    /// Limits of the codes of a query.
-    pub(super) fn query_limits(self, quads: usize) -> Limits {
+    /// Limits of the codes of rows of so many quads.
+    pub(super) fn limits(self, quads: usize) -> Limits {
         match self {
-            Self::Avx2 => Limits { code: QUERY_CODE, block: Some((self.block(quads), QUERY_NORM)) },
-            Self::AvxVnni | Self::Vnni => Limits { code: MAX_CODE, block: None },
+            Self::Avx2 => {
+                let block = Some((self.block(quads), BLOCK_NORM));
+                Limits { code: f32::from(BLOCK_CODE), bias: BLOCK_CODE, block }
+            }
+            Self::AvxVnni | Self::Vnni => Limits { code: 127.0, bias: 128, block: None },
         }
-    }
-
-    /// Limits of the codes of a candidate.
-    pub(super) fn candidate_limits(self, quads: usize) -> Limits {
-        Limits { code: MAX_CODE, block: (self == Self::Avx2).then(|| (self.block(quads), CANDIDATE_NORM)) }
     }
 
     /// What the sum of a block begins with, less the products of a quad's codes with the candidates' bias.
     #[inline(always)]
-    pub(super) fn without_bias(self, start: i32, codes: [i8; QUAD]) -> i32 {
-        let codes = codes.map(i32::from);
+    pub(super) fn without_bias(self, start: i32, bias: u8, codes: [i8; QUAD]) -> i32 {
+        let (bias, codes) = (i32::from(bias), codes.map(i32::from));
         match self {
             Self::Avx2 => {
-                let [low, high] = [codes[0] + codes[1], codes[2] + codes[3]].map(|sum| (sum * i32::from(BIAS)) as i16);
+                let [low, high] = [codes[0] + codes[1], codes[2] + codes[3]].map(|sum| (sum * bias) as i16);
                 let [before_low, before_high] = [start as i16, (start >> 16) as i16];
                 let [low, high] = [before_low.wrapping_sub(low), before_high.wrapping_sub(high)];
                 i32::from(low as u16) | i32::from(high) << 16
             }
-            Self::AvxVnni | Self::Vnni => start - i32::from(BIAS) * codes.iter().sum::<i32>(),
+            Self::AvxVnni | Self::Vnni => start - bias * codes.iter().sum::<i32>(),
         }
     }
+}
 
+impl Bounds {
     /// Packs the first of the nodes into a panel.
-    pub(super) fn pack(self, rows: Rows<'_>, nodes: Range<usize>, lanes: &mut Lanes, quads: &mut [Quads]) {
-        match self {
+    pub(super) fn pack(&self, rows: Rows<'_>, nodes: Range<usize>, lanes: &mut Lanes, quads: &mut [Quads]) {
+        let by = (self.basis.as_ref(), self.kernel.limits(quads.len()));
+        match self.kernel {
             // SAFETY: the processor has the instructions of an available kernel.
-            Self::Avx2 | Self::AvxVnni => unsafe {
-                pack_avx2(rows, nodes, self.candidate_limits(quads.len()), lanes, quads)
-            },
+            Kernel::Avx2 | Kernel::AvxVnni => unsafe { pack_avx2(rows, nodes, by, lanes, quads) },
             // SAFETY: as above.
-            Self::Vnni => unsafe { pack_avx512(rows, nodes, self.candidate_limits(quads.len()), lanes, quads) },
+            Kernel::Vnni => unsafe { pack_avx512(rows, nodes, by, lanes, quads) },
         }
     }
 
     /// Adds the candidates of the panels above and equal to each pair's target.
     pub(super) fn count(
-        self,
+        &self,
         rows: Rows<'_>,
         pairs: &[[u32; 2]],
         score: PairScore<'_>,
         panels: Panels<'_>,
         ranks: &mut [TargetRank],
     ) -> Tally {
-        match self {
+        match self.kernel {
             // SAFETY: as above.
-            Self::Avx2 => unsafe { count_avx2(rows, pairs, score, panels, ranks) },
+            Kernel::Avx2 => unsafe { count_avx2(rows, pairs, (score, self), panels, ranks) },
             // SAFETY: as above.
-            Self::AvxVnni => unsafe { count_avx_vnni(rows, pairs, score, panels, ranks) },
+            Kernel::AvxVnni => unsafe { count_avx_vnni(rows, pairs, (score, self), panels, ranks) },
             // SAFETY: as above.
-            Self::Vnni => unsafe { count_vnni(rows, pairs, score, panels, ranks) },
+            Kernel::Vnni => unsafe { count_vnni(rows, pairs, (score, self), panels, ranks) },
         }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-fn pack_avx2(rows: Rows<'_>, nodes: Range<usize>, limits: Limits, lanes: &mut Lanes, quads: &mut [Quads]) {
-    pack(rows, nodes, limits, lanes, quads);
+fn pack_avx2(
+    rows: Rows<'_>,
+    nodes: Range<usize>,
+    by: (Option<&Basis>, Limits),
+    lanes: &mut Lanes,
+    quads: &mut [Quads],
+) {
+    pack(rows, nodes, by, lanes, quads);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-fn pack_avx512(rows: Rows<'_>, nodes: Range<usize>, limits: Limits, lanes: &mut Lanes, quads: &mut [Quads]) {
-    pack(rows, nodes, limits, lanes, quads);
+fn pack_avx512(
+    rows: Rows<'_>,
+    nodes: Range<usize>,
+    by: (Option<&Basis>, Limits),
+    lanes: &mut Lanes,
+    quads: &mut [Quads],
+) {
+    pack(rows, nodes, by, lanes, quads);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 fn count_avx2(
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
-    score: PairScore<'_>,
+    (score, bounds): (PairScore<'_>, &Bounds),
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<AVX2_ROWS>::new(rows, pairs, score, Kernel::Avx2);
-    group.count(rows, panels, ranks, |a, b| dot_256(a, b), |panel, tile, sides| tile_avx2(panel, tile, sides))
+    let group = Group::<AVX2_ROWS>::new(rows, pairs, score, bounds);
+    group.count(rows, panels, ranks, |a, b| dots_256(a, b), |panel, tile, sides| tile_avx2(panel, tile, sides))
 }
 
 #[target_feature(enable = "avx2,avxvnni,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 fn count_avx_vnni(
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
-    score: PairScore<'_>,
+    (score, bounds): (PairScore<'_>, &Bounds),
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<AVX_VNNI_ROWS>::new(rows, pairs, score, Kernel::AvxVnni);
-    group.count(rows, panels, ranks, |a, b| dot_256(a, b), |panel, tile, sides| tile_avx_vnni(panel, tile, sides))
+    let group = Group::<AVX_VNNI_ROWS>::new(rows, pairs, score, bounds);
+    group.count(rows, panels, ranks, |a, b| dots_256(a, b), |panel, tile, sides| tile_avx_vnni(panel, tile, sides))
 }
 
 #[target_feature(
@@ -157,12 +167,12 @@ fn count_avx_vnni(
 fn count_vnni(
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
-    score: PairScore<'_>,
+    (score, bounds): (PairScore<'_>, &Bounds),
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<VNNI_ROWS>::new(rows, pairs, score, Kernel::Vnni);
-    group.count(rows, panels, ranks, |a, b| dot_512(a, b), |panel, tile, sides| tile_vnni(panel, tile, sides))
+    let group = Group::<VNNI_ROWS>::new(rows, pairs, score, bounds);
+    group.count(rows, panels, ranks, |a, b| dots_512(a, b), |panel, tile, sides| tile_vnni(panel, tile, sides))
 }
 
 #[inline]
@@ -236,13 +246,15 @@ fn tile_avx_vnni(
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn sides_256(lanes: &Lanes, bound: Bound, sums: [__m256i; 4]) -> Sides {
-    let [threshold, per_norm, per_residual] =
-        [bound.threshold, bound.per_norm, bound.per_residual].map(|value| _mm256_set1_ps(value));
+    let Bound { threshold, per_norm, per_residual, per_outside } = bound;
+    let [threshold, per_norm, per_residual, per_outside] =
+        [threshold, per_norm, per_residual, per_outside].map(|value| _mm256_set1_ps(value));
     let sign = _mm256_set1_ps(-0.0);
     let sides: [[__m256; 2]; 4] = from_fn(|v| {
         let difference = _mm256_fnmadd_ps(threshold, floats_256(&lanes.scale, v), _mm256_cvtepi32_ps(sums[v]));
         let error = _mm256_mul_ps(per_residual, floats_256(&lanes.residual, v));
         let error = _mm256_fmadd_ps(per_norm, floats_256(&lanes.norm, v), error);
+        let error = _mm256_fmadd_ps(per_outside, floats_256(&lanes.outside, v), error);
         let above = _mm256_cmp_ps::<_CMP_GT_OQ>(difference, error);
         [above, _mm256_cmp_ps::<_CMP_NGT_UQ>(_mm256_andnot_ps(sign, difference), error)]
     });
@@ -279,13 +291,15 @@ fn tile_vnni(
         }
     }
     for r in 0..R {
-        let [threshold, per_norm, per_residual] =
-            [bounds[r].threshold, bounds[r].per_norm, bounds[r].per_residual].map(|value| _mm512_set1_ps(value));
+        let Bound { threshold, per_norm, per_residual, per_outside } = bounds[r];
+        let [threshold, per_norm, per_residual, per_outside] =
+            [threshold, per_norm, per_residual, per_outside].map(|value| _mm512_set1_ps(value));
         let sides_of: [[__mmask16; 2]; 2] = from_fn(|v| {
             let sum = _mm512_cvtepi32_ps(sums[r][v]);
             let difference = _mm512_fnmadd_ps(threshold, floats_512(&lanes.scale, v), sum);
             let error = _mm512_mul_ps(per_residual, floats_512(&lanes.residual, v));
             let error = _mm512_fmadd_ps(per_norm, floats_512(&lanes.norm, v), error);
+            let error = _mm512_fmadd_ps(per_outside, floats_512(&lanes.outside, v), error);
             let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(difference, error);
             [above, _mm512_cmp_ps_mask::<_CMP_NGT_UQ>(_mm512_abs_ps(difference), error)]
         });
@@ -327,43 +341,56 @@ fn floats_512(values: &[f32; LANES], at: usize) -> __m512 {
     unsafe { _mm512_loadu_ps(values.as_ptr().add(16 * at)) }
 }
 
-/// The dot product, summed in eight lanes twice.
+/// The dot products, summed in eight lanes each.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn dot_256(a: &[f32], b: &[f32]) -> f32 {
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    let mut sums = [_mm256_setzero_ps(); 2];
-    for (i, (a, b)) in a.iter().zip(b).enumerate() {
-        // SAFETY: eight values each.
-        let [a, b] = [a, b].map(|values| unsafe { _mm256_loadu_ps(values.as_ptr()) });
-        sums[i % 2] = _mm256_fmadd_ps(a, b, sums[i % 2]);
+fn dots_256(a: [&[f32]; FEW], b: [&[f32]; FEW]) -> [f32; FEW] {
+    let dim = a[0].len();
+    assert!(a.iter().chain(&b).all(|row| row.len() == dim));
+    let mut sums = [_mm256_setzero_ps(); FEW];
+    for k in (0..dim / 8 * 8).step_by(8) {
+        for j in 0..FEW {
+            // SAFETY: rows have eight elements from here.
+            let [a, b] = [a[j], b[j]].map(|row| unsafe { _mm256_loadu_ps(row.as_ptr().add(k)) });
+            sums[j] = _mm256_fmadd_ps(a, b, sums[j]);
+        }
     }
-    let sum = _mm256_add_ps(sums[0], sums[1]);
-    let sum = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
-    let sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
-    let mut sum = _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
-    for (&a, &b) in a_rest.iter().zip(b_rest) {
-        sum = a.mul_add(b, sum);
-    }
-    sum
+    // Sums of neighbours, of fours, and of the two halves.
+    let pairs: [__m256; 4] = from_fn(|j| _mm256_hadd_ps(sums[2 * j], sums[2 * j + 1]));
+    let [low, high] = from_fn(|j| _mm256_hadd_ps(pairs[2 * j], pairs[2 * j + 1]));
+    let halves = [_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high)];
+    let mut all = [0f32; FEW];
+    // SAFETY: there are eight.
+    unsafe { _mm256_storeu_ps(all.as_mut_ptr(), _mm256_add_ps(halves[0], halves[1])) };
+    add_rest(a, b, dim / 8 * 8, &mut all);
+    all
 }
 
-/// The dot product, summed in sixteen lanes twice.
+/// The dot products, summed in sixteen lanes each.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn dot_512(a: &[f32], b: &[f32]) -> f32 {
-    let (a, a_rest) = a.as_chunks::<16>();
-    let (b, b_rest) = b.as_chunks::<16>();
-    let mut sums = [_mm512_setzero_ps(); 2];
-    for (i, (a, b)) in a.iter().zip(b).enumerate() {
-        // SAFETY: sixteen values each.
-        let [a, b] = [a, b].map(|values| unsafe { _mm512_loadu_ps(values.as_ptr()) });
-        sums[i % 2] = _mm512_fmadd_ps(a, b, sums[i % 2]);
+fn dots_512(a: [&[f32]; FEW], b: [&[f32]; FEW]) -> [f32; FEW] {
+    let dim = a[0].len();
+    assert!(a.iter().chain(&b).all(|row| row.len() == dim));
+    let mut sums = [_mm512_setzero_ps(); FEW];
+    for k in (0..dim / 16 * 16).step_by(16) {
+        for j in 0..FEW {
+            // SAFETY: rows have sixteen elements from here.
+            let [a, b] = [a[j], b[j]].map(|row| unsafe { _mm512_loadu_ps(row.as_ptr().add(k)) });
+            sums[j] = _mm512_fmadd_ps(a, b, sums[j]);
+        }
     }
-    let mut sum = _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
-    for (&a, &b) in a_rest.iter().zip(b_rest) {
-        sum = a.mul_add(b, sum);
+    let mut all = sums.map(|sums| _mm512_reduce_add_ps(sums));
+    add_rest(a, b, dim / 16 * 16, &mut all);
+    all
+}
+
+/// Adds the products of the elements from `start` on.
+#[inline(always)]
+fn add_rest(a: [&[f32]; FEW], b: [&[f32]; FEW], start: usize, sums: &mut [f32; FEW]) {
+    for k in start..a[0].len() {
+        for j in 0..FEW {
+            sums[j] = a[j][k].mul_add(b[j][k], sums[j]);
+        }
     }
-    sum
 }

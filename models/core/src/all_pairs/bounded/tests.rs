@@ -6,7 +6,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::all_pairs::{Candidates, KnownPairs, rank_at};
 
-/// Ranks without bounds, and by each kernel of the level.
+/// Bases of some of the directions of rows, where they have enough dimensions.
+fn bases(values: &[f32], dim: usize) -> Vec<Basis> {
+    let gram = basis::gram(Rows { values, dim }, 0..values.len() / dim);
+    let directions = basis::principal(&gram, dim);
+    let kept = [dim / 4, dim / 2, dim].map(|kept| kept / QUAD * QUAD);
+    kept.into_iter().filter(|&kept| kept > 0).map(|kept| Basis::new(&directions, dim, kept)).collect()
+}
+
+/// Ranks without bounds, and by each kernel of the level, of the rows and of their projections.
 #[track_caller]
 fn check(
     rows: &[f32],
@@ -16,11 +24,18 @@ fn check(
     candidates: &Candidates<'_>,
     memory: usize,
 ) {
+    // Directions of wide rows take long to find.
+    let some = if dim < 100 { bases(rows, dim) } else { Vec::new() };
+    let bases: Vec<Option<Basis>> = [None].into_iter().chain(some.into_iter().map(Some)).collect();
     for level in SimdLevel::available() {
         let expected = rank_at(level, |_, _, _, _, _| None, rows, dim, pairs, score, candidates, memory);
         for kernel in Kernel::available(level) {
-            let found = rank_at(level, |_, _, _, _, _| Some(kernel), rows, dim, pairs, score, candidates, memory);
-            assert_eq!(found, expected, "{level}, {kernel:?}");
+            for basis in &bases {
+                let kept = basis.as_ref().map(Basis::kept);
+                let bounds = Bounds { kernel, basis: basis.clone() };
+                let found = rank_at(level, |_, _, _, _, _| Some(bounds), rows, dim, pairs, score, candidates, memory);
+                assert_eq!(found, expected, "{level}, {kernel:?}, {kept:?} directions of {dim}");
+            }
         }
         assert_eq!(rank_at(level, choose, rows, dim, pairs, score, candidates, memory), expected, "{level}, chosen");
     }
@@ -42,6 +57,8 @@ enum Like {
     Normal,
     /// Around some centres, as trained embeddings are; norms differ.
     Clustered,
+    /// In a few directions, and a little of everything.
+    Few,
     /// Small whole numbers: many scores are equal.
     Whole,
     /// Some rows are those of others, or zero.
@@ -63,6 +80,10 @@ fn row(like: Like, seed: u64, node: u64, dim: usize) -> Vec<f32> {
         Like::Clustered => {
             let (centre, length) = (kind % 5, 0.05 + 3.0 * fraction(seed + 3, node));
             (0..dim).map(|k| length * (normal(seed + 1, centre * dim as u64 + k as u64) + 0.2 * own(k))).collect()
+        }
+        Like::Few => {
+            let of = |i: usize, k: usize| normal(seed + 1, (i * dim + k) as u64);
+            (0..dim).map(|k| (0..5).map(|i| own(i % dim) * of(i, k)).sum::<f32>() + 0.01 * own(k)).collect()
         }
         Like::Whole => (0..dim).map(|k| (own(k)).round()).collect(),
         Like::Repeated if kind.is_multiple_of(4) => vec![0.0; dim],
@@ -91,6 +112,7 @@ fn likes() -> impl Strategy<Value = Like> {
     prop_oneof![
         Just(Normal),
         Just(Clustered),
+        Just(Few),
         Just(Whole),
         Just(Repeated),
         Just(Outliers),
@@ -132,32 +154,63 @@ proptest! {
 
     /// Codes and norms of rows are what the bounds are derived from.
     #[test]
-    fn what_rounding_takes_is_bounded(like in likes(), dim in 1usize..301, seed in any::<u64>(), query in any::<bool>()) {
-        let quads = dim.div_ceil(QUAD);
+    fn what_rounding_takes_is_bounded(like in likes(), dim in 1usize..101, seed in any::<u64>(), within in any::<bool>()) {
         let row = row(like, seed >> 8, 5, dim);
+        let basis = within.then(|| bases(&row, dim).into_iter().next()).flatten();
+        let quads = basis.as_ref().map_or(dim, Basis::kept).div_ceil(QUAD);
         for kernel in [Kernel::Avx2, Kernel::AvxVnni, Kernel::Vnni] {
-            let limits = if query { kernel.query_limits(quads) } else { kernel.candidate_limits(quads) };
-            let mut codes = vec![0i8; dim.next_multiple_of(PART)];
-            let Scaled { scale, norm, residual } = quantise(&row, limits, &mut codes);
+            let limits = kernel.limits(quads);
+            let mut quantiser = Quantiser::new(basis.as_ref(), limits, dim);
+            let Scaled { scale, norm, residual, outside } = quantiser.quantise(&row);
             if row.iter().any(|x| !x.is_finite() || x.abs() > MAX_ELEMENT) {
                 prop_assert!(norm == f32::INFINITY && residual == f32::INFINITY);
                 continue;
             }
-            let scaled = row.iter().map(|&x| f64::from(x) * f64::from(scale));
-            let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-            prop_assert!(squares(&mut scaled.clone()) < f64::from(norm));
-            let rest = &mut scaled.zip(&codes).map(|(x, &code)| x - f64::from(code));
-            prop_assert!(squares(rest) < f64::from(residual));
+            let length = |values: &[f64]| values.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let scaled: Vec<f64> = row.iter().map(|&x| f64::from(x) * f64::from(scale)).collect();
+            prop_assert!(length(&scaled) < f64::from(norm));
+            let (coded, beyond) = match &basis {
+                Some(basis) => basis.split(&scaled),
+                None => (scaled, 0.0),
+            };
+            prop_assert!(beyond <= f64::from(outside));
+            let rest: Vec<f64> = coded.iter().zip(&quantiser.codes).map(|(x, &code)| x - f64::from(code)).collect();
+            prop_assert!(length(&rest) < f64::from(residual) + basis.as_ref().map_or(0.0, |b| f64::from(b.error() * norm)));
+            let codes = &quantiser.codes[..quads * QUAD];
             prop_assert!(codes.iter().all(|code| f32::from(code.unsigned_abs()) <= limits.code));
             if let Some((block, largest)) = limits.block {
                 prop_assert!(block <= 8);
-                for block in codes[..quads * QUAD].chunks(QUAD * block) {
+                for block in codes.chunks(QUAD * block) {
                     for half in 0..2 {
                         let lane = block.chunks(QUAD).flat_map(|quad| &quad[2 * half..2 * half + 2]);
                         let square: i32 = lane.map(|&code| i32::from(code).pow(2)).sum();
                         prop_assert!(f64::from(square).sqrt() <= f64::from(largest) + 2.0);
                     }
                 }
+            }
+        }
+    }
+
+    /// The product of projections is within the basis's error of the product within its directions, and what is outside of them is known.
+    #[test]
+    fn what_projecting_takes_is_bounded(like in likes(), dim in 4usize..64, seed in any::<u64>()) {
+        let seed = seed >> 8;
+        let rows: Vec<f32> = (0..9).flat_map(|node| row(like, seed, node, dim)).collect();
+        for basis in bases(&rows, dim) {
+            let pairs = rows.chunks_exact(dim).zip(rows[dim..].chunks_exact(dim));
+            for (a, b) in pairs.filter(|(a, b)| a.iter().chain(*b).all(|x| x.abs() < 1e18)) {
+                let [of_a, of_b] = [a, b].map(|row| {
+                    let mut projected = vec![0.0; basis.kept()];
+                    basis.project(row, &mut projected);
+                    let exact: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
+                    (projected.into_iter().map(f64::from).collect::<Vec<_>>(), exact)
+                });
+                let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+                let length = |row: &[f64]| product(row, row).sqrt();
+                let outside = basis.split(&of_a.1).1 * basis.split(&of_b.1).1;
+                let lengths = length(&of_a.1) * length(&of_b.1);
+                let difference = product(&of_a.0, &of_b.0) - product(&of_a.1, &of_b.1);
+                prop_assert!(difference.abs() <= outside + f64::from(basis.error()) * lengths + 1e-30);
             }
         }
     }
@@ -182,9 +235,29 @@ fn bounds_are_chosen_where_few_scores_are_open() {
     let (num_nodes, dim, level) = (MIN_CANDIDATES, 64, SimdLevel::current());
     let chosen = |values: &[f32]| {
         let pairs: Vec<[u32; 2]> = (0..MIN_PAIRS as u32).map(|node| [node, node]).collect();
-        choose(level, Rows { values, dim }, &pairs, PairScore::Dot, 0..num_nodes)
+        choose(level, Rows { values, dim }, &pairs, PairScore::Dot, 0..num_nodes).map(|bounds| bounds.kernel)
     };
     let normal: Vec<f32> = (0..(num_nodes * dim) as u64).map(|i| normal(1, i)).collect();
     assert_eq!(chosen(&normal), Kernel::available(level).last());
     assert_eq!(chosen(&vec![0.0; num_nodes * dim]), None);
+}
+
+/// A basis is found where rows are in few directions, of as many as are needed, and the ranks are the same.
+#[test]
+fn few_directions_are_found() {
+    let (num_nodes, dim) = (MIN_CANDIDATES, 48);
+    let values: Vec<f32> = (0..num_nodes as u64).flat_map(|node| row(Like::Few, 7, node, dim)).collect();
+    let of = |values: &[f32], pairs: usize| Basis::of(Rows { values, dim }, 0..num_nodes, pairs);
+    assert_eq!(of(&values, 1 << 20).map(|basis| basis.kept()), Some(8));
+    assert!(of(&values, 64).is_none(), "of few scores");
+    let normal: Vec<f32> = (0..(num_nodes * dim) as u64).map(|i| normal(1, i)).collect();
+    assert!(of(&normal, 1 << 20).is_none(), "of all directions");
+    assert!(of(&vec![0.0; num_nodes * dim], 1 << 20).is_none(), "of none");
+    let basis = of(&values, 1 << 20).expect("as above");
+    let mean = |part: fn(&Basis, &[f64]) -> f64| {
+        let rows = values.chunks_exact(dim).map(|row| row.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>());
+        rows.map(|row| part(&basis, &row)).sum::<f64>()
+    };
+    let outside = mean(|basis, row| basis.split(row).1.powi(2)) / mean(|_, row| row.iter().map(|x| x * x).sum());
+    assert!(outside < 2e-3, "{outside} of the squares");
 }
