@@ -89,6 +89,7 @@ fn hit_rates_are_by_node_type() {
         let [inclusion, degree] = [1, 0].map(|policy| number(&json["policies"][policy]["sizes"][1]["hit_rate"]));
         assert!(inclusion > 0.95 * degree, "{name}: {inclusion} by inclusion, {degree} by in-degree");
     }
+    bench.misused(&[&["cache", "all"][..], &sampled, &["--policies", "lru"]].concat(), &["lru", "without types"]);
     let text = bench.text(&[&["cache", "by-type"][..], &sampled, &["--policies", "inclusion"]].concat());
     for part in ["rows of 4 node types", "5% of bytes", "node type", "institution", "adjacency lists"] {
         assert!(text.contains(part), "no {part}: {text}");

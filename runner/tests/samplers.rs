@@ -84,7 +84,17 @@ fn no_static_cache_has_more_hits_than_the_optimum() {
         assert!(picture.starts_with("<svg") && picture.contains("hindsight") && !picture.contains("NaN"), "{picture}");
     }
     bench.misused(&["cache", "small", "--save", "hot.npy"], &["--save", "--policies"]);
-    bench.misused(&["cache", "small", "--policies", "hot"], &["hot", "in-degree", "hindsight"]);
+    bench.misused(&["cache", "small", "--policies", "hot"], &["hot", "in-degree", "hindsight", "sieve"]);
+    bench.misused(&["cache", "small", "--policies", "lru", "--save", "hot.npy"], &["--save", "lru has no scores"]);
+    let policies = ["--policies", "sieve,inclusion,lru", "--shares", "0,30,100", "--plot", "hits.svg"];
+    let json = bench.json(&[&["cache", "small"][..], &policies, &SMALL].concat());
+    for (policy, name) in json["policies"].as_array().expect("policies").iter().zip(["sieve", "inclusion", "lru"]) {
+        let (rates, sizes) = (hit_rates(policy), &policy["sizes"]);
+        assert_eq!((policy["policy"].as_str(), rates[0], rates[2]), (Some(name), 0.0, 1.0), "{policy:#}");
+        assert!(rates[1] > 0.1 && rates[1] < 0.9, "{policy:#}");
+        assert_eq!((&sizes[2]["missed_bytes"], sizes[1]["rows"].is_u64()), (&0.into(), true), "{policy:#}");
+        assert_eq!(policy.get("lists").is_some(), name == "inclusion", "no lists come and go: {policy:#}");
+    }
     bench.text(&["cache", "small", "--policies", "inclusion", "--save", "hot.npy"]);
     assert!(bench.path().join("hot.npy").exists(), "the scores are kept");
 }

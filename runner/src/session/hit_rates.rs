@@ -1,6 +1,7 @@
 //! Accesses of a training's mini-batches, and the scores of the policies by which static caches are filled.
 
 pub(crate) mod lists;
+mod replay;
 pub(crate) mod rows;
 
 use std::num::NonZeroU32;

@@ -6,7 +6,7 @@ use morphgl_plan::Time;
 use morphgl_tiering::{SECTOR, WarpPattern};
 use serde_json::{Value, json};
 
-use super::Ranked;
+use super::{Chosen, Ranked};
 use crate::cli::show;
 use crate::session::hit_rates::lists::{Cached, Lists};
 use crate::session::hit_rates::rows::{CachedOfType, Rows, RowsOfType};
@@ -68,13 +68,27 @@ impl<'a> Table<'a> {
         shares: &'a [f64],
     ) -> Self {
         let accesses = rows.accesses(&counted.hotness.features);
-        let judged = |ranked: &'a Ranked| {
-            let entries = rows.within(&ranked.order, shares);
-            Judged {
-                ranked,
-                hits: coverage(&accesses, &ranked.order, &entries),
-                types: entries.iter().map(|&count| rows.cached(&accesses, &ranked.order, count)).collect(),
-                lists: lists.map(|l| l.cached(&counted.hotness.rows, &ranked.lists, shares)).unwrap_or_default(),
+        let all: f64 = accesses.iter().map(|&count| f64::from(count)).sum();
+        let judged = |ranked: &'a Ranked| match &ranked.by {
+            Chosen::First { order, lists: of_lists } => {
+                let entries = rows.within(order, shares);
+                Judged {
+                    ranked,
+                    hits: coverage(&accesses, order, &entries),
+                    types: entries.iter().map(|&count| rows.cached(&accesses, order, count)).collect(),
+                    lists: lists.map(|l| l.cached(&counted.hotness.rows, of_lists, shares)).unwrap_or_default(),
+                }
+            }
+            Chosen::Replayed(hits) => {
+                let of_all = |(share, hit): (&f64, &f64)| {
+                    vec![CachedOfType { rows: sampled.rows(*share) as u64, hits: hit * all }]
+                };
+                Judged {
+                    ranked,
+                    hits: hits.clone(),
+                    types: shares.iter().zip(hits).map(of_all).collect(),
+                    lists: vec![],
+                }
             }
         };
         let of_type = |of_type: &RowsOfType| {
@@ -119,7 +133,7 @@ impl<'a> Table<'a> {
         };
         let row = |Judged { ranked, hits, .. }: &Judged<'_>| {
             let cost = [format!("{:.3}", ranked.seconds), format!("{:.2}", ranked.seconds / counted.seconds)];
-            [vec![ranked.kind.to_string()], percent(&mut hits.iter().copied()), cost.to_vec()].concat()
+            [vec![ranked.policy.to_string()], percent(&mut hits.iter().copied()), cost.to_vec()].concat()
         };
         let ([accesses, list_accesses], (rows, bytes)) = (self.accesses(), self.rows.all());
         let size = match self.rows.row_bytes {
@@ -147,7 +161,7 @@ impl<'a> Table<'a> {
             );
         }
         let of = if self.rows.row_bytes.is_some() { "of rows" } else { "of bytes" };
-        text += &self.table(of, &["seconds", "epochs of sampling"], row);
+        text += &self.table(of, &["seconds", "epochs of sampling"], self.policies.iter().map(row));
         if self.rows.types.iter().any(|of_type| of_type.name.is_some()) {
             text += &self.by_type(of);
         }
@@ -158,9 +172,11 @@ impl<'a> Table<'a> {
                 HumanCount(lists.len),
                 show::bytes(lists.bytes),
             );
-            text += &self.table("of bytes", &[], |Judged { ranked, lists, .. }| {
-                [vec![ranked.kind.to_string()], percent(&mut lists.iter().map(|cached| cached.hit_rate))].concat()
-            });
+            let of_static = self.policies.iter().filter(|policy| !policy.lists.is_empty());
+            let row = |Judged { ranked, lists, .. }: &Judged<'_>| {
+                [vec![ranked.policy.to_string()], percent(&mut lists.iter().map(|cached| cached.hit_rate))].concat()
+            };
+            text += &self.table("of bytes", &[], of_static.map(row));
         }
         text
     }
@@ -178,7 +194,7 @@ impl<'a> Table<'a> {
             for (number, of_type) in self.types() {
                 let accesses = self.of_types[number];
                 let mut row = vec![
-                    ranked.kind.to_string(),
+                    ranked.policy.to_string(),
                     of_type.name.clone().unwrap_or_default(),
                     HumanCount(of_type.nodes.len() as u64).to_string(),
                     show::bytes(of_type.row_bytes),
@@ -199,10 +215,10 @@ impl<'a> Table<'a> {
     }
 
     /// One row per policy, one column per share, and `more` columns.
-    fn table(&self, of: &str, more: &[&str], row: impl Fn(&Judged<'_>) -> Vec<String>) -> String {
+    fn table(&self, of: &str, more: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
         let shares: Vec<String> = self.shares.iter().map(|share| format!("{share}% {of}")).collect();
         let header = [&["policy"][..], &shares.iter().map(String::as_str).collect::<Vec<_>>()[..], more].concat();
-        show::table(&header, &self.policies.iter().map(row).collect::<Vec<_>>(), &[0])
+        show::table(&header, &rows.collect::<Vec<_>>(), &[0])
     }
 
     pub(super) fn json(&self) -> Value {
@@ -242,12 +258,12 @@ impl<'a> Table<'a> {
                 json!({ "share": share / 100.0, "lists": lists, "cache_bytes": bytes, "hit_rate": hit_rate })
             });
             let mut json = json!({
-                "policy": ranked.kind.to_string(),
+                "policy": ranked.policy.to_string(),
                 "seconds": ranked.seconds,
                 "epochs_of_sampling": ranked.seconds / counted.seconds,
                 "sizes": sizes.collect::<Vec<_>>(),
             });
-            if self.lists.is_some() {
+            if self.lists.is_some() && matches!(ranked.by, Chosen::First { .. }) {
                 json["lists"] = lists.collect::<Vec<_>>().into();
             }
             json
