@@ -86,6 +86,11 @@ def test_the_fastest_way_is_measured(graph, devices):
     assert all(seconds > 0 and why is None for _, seconds, why in made.routes)
     fastest = min(made.routes, key=lambda route: route[1])[0]
     assert fastest.startswith(made._native.operators[0]) and fastest.endswith(made._native.operators[1])
+    again = loader(graph, device="cuda", input_nodes=[7, 3, 9] * 50, seed=4, shuffle=False)
+    assert again.routes is made.routes and again._native.operators == made._native.operators
+    assert again._native.routes == [(fastest, None, None)], "nothing is timed again"
+    for other in ({"batch_size": 33}, {"device": "cuda:1"}, {"device_memory": "1MiB"}):
+        assert loader(graph, **{"device": "cuda", **other}).routes is not made.routes
     sampled = loader(graph, device="cuda", route="Batching_CUDA+PCIe_Neighbor")
     assert len(sampled.routes) == 2 and sampled._native.operator == "Batching_CUDA+PCIe_Neighbor"
 

@@ -1,7 +1,22 @@
 """Devices that mini-batches are delivered to."""
 
+import json
 import re
 import sys
+import weakref
+
+# By graph, what loaders of it found: by settings, the fastest route's operators and the seconds of all.
+_FOUND = weakref.WeakKeyDictionary()
+
+
+def found_routes(data, *settings):
+    """The dictionary that has, or is to have, what was measured for loaders of this graph by these settings, and its key; in another
+    graph, or where `data` cannot be a key, it is empty."""
+    try:
+        found = _FOUND.setdefault(data, {})
+    except TypeError:
+        found = {}
+    return found, json.dumps(settings, sort_keys=True)
 
 
 def device_of(device):

@@ -16,7 +16,7 @@ import numpy as np
 from . import _morphgl, arrays
 from .attributes import column, gather
 from .brief import Brief
-from .devices import device_of, refuse_on_device
+from .devices import device_of, found_routes, refuse_on_device
 from .graph import Graph
 from .passes import Passes, checked_sampler, digest, order_of, positions
 
@@ -173,9 +173,15 @@ class Loader(Passes):
             graph._native, seeds, None if pairs is None else json.dumps(pairs), self._given, json.dumps(settings),
             "blocks" if blocks else "edges", bool(gather), int(threads), int(prefetch), bool(edge_ids), order, disk,
             None if self.device is None else (self.device, route, device_memory))
-        self._native = self._operator(settings, [route] if isinstance(route, str) else list(route or ()))
-        # Measured once.
-        self.routes = self._native.routes
+        route = [route] if isinstance(route, str) else list(route or ())
+        drawn = {name: value for name, value in settings.items() if name not in ("seed", "shuffle")}
+        found, key = found_routes(data, drawn, pairs, weight_attr, self.output, bool(gather), self.device, device_memory, route)
+        operators, routes = found.get(key, (route, None))
+        self._native = self._operator(settings, operators)
+        # Measured once for all loaders of this graph by these settings.
+        self.routes = self._native.routes if routes is None else routes
+        if self.device is not None:
+            found[key] = (self._native.operators, self.routes)
         self._count = self._batches_of(len(seeds if self._sampler is None else self._sampler))
         self._settings = settings
         # As of PyG's loader: positions among the seeds, which `input_id` refers to.
@@ -335,10 +341,10 @@ class NeighborLoader(Loader):
         Whether tensors are copied to pinned memory.
     device
         A CUDA device, "cuda" or "cuda:1", whose memory the tensors lie in. Where nodes are sampled and how features come there is
-        measured as the loader is made, in some seconds, and `routes` says how long each route takes: sampled on the host or on the device;
-        features gathered on the host and copied, or gathered by the device out of its cache and the host's memory. Work that torch's current
-        stream is given before the tensors are gone may read them; other streams have to be waited for by that one. Without edge ids. For
-        `output="dlpack"` the arrays of a :class:`Batch` have `__dlpack__`, for cupy or jax, and `to_host()`.
+        measured as the first such loader of `data` is made, in some seconds, and `routes` says how long each route takes: sampled on the
+        host or on the device; features gathered on the host and copied, or gathered by the device out of its cache and the host's memory.
+        Work that torch's current stream is given before the tensors are gone may read them; other streams have to be waited for by that
+        one. Without edge ids. For `output="dlpack"` the arrays of a :class:`Batch` have `__dlpack__`, for cupy or jax, and `to_host()`.
     route
         The name of an operator, or of several, that mini-batches come by: of those routes the fastest.
     device_memory
