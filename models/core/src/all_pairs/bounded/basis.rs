@@ -22,7 +22,8 @@ const SAMPLED_ROWS: usize = 1024;
 const OUTSIDE: f64 = 1e-3;
 /// Multiplications by the sample's Gram matrix, each of which separates directions by the ratio of their squares.
 const ITERATIONS: usize = 4;
-/// Scores per square of the dimension from which on the basis takes less than a tenth of the ranks' time.
+/// Minimum number of scores, per square of the dimension, for which a basis is sought: finding it takes about a tenth of the time that as
+/// many scores take with it, and less than it saves.
 const SCORES: usize = 20_000;
 /// Widest embeddings that get a basis, whose matrices are of 64-bit numbers.
 const MAX_DIM: usize = 512;
@@ -38,7 +39,7 @@ pub(in crate::all_pairs) struct Basis {
 }
 
 impl Basis {
-    /// A basis of fewer directions than embeddings have dimensions, if there is one outside of which they have little, and so
+    /// A basis of at most three quarters as many directions as embeddings have dimensions, where these have little outside of it, and so
     /// many pairs are scored that it saves time.
     pub(super) fn of(rows: Rows<'_>, nodes: Range<usize>, num_pairs: usize) -> Option<Self> {
         let dim = rows.dim;
@@ -59,16 +60,16 @@ impl Basis {
         (0 < kept && 4 * kept <= 3 * dim).then(|| Self::new(&directions, dim, kept))
     }
 
-    /// Of the first of orthonormal directions, turned among themselves.
+    /// A basis of the first `kept` of some orthonormal directions, rotated among themselves.
     pub(super) fn new(directions: &[f64], dim: usize, kept: usize) -> Self {
         // Elements of about the same size lose least by rounding.
-        let mut turned = vec![0.0; kept * dim];
-        for (turned, turn) in turned.chunks_exact_mut(dim).zip(random_directions(kept).chunks_exact(kept)) {
-            for (&factor, direction) in turn.iter().zip(directions.chunks_exact(dim)) {
-                turned.iter_mut().zip(direction).for_each(|(sum, &x)| *sum += factor * x);
+        let mut rotated = vec![0.0; kept * dim];
+        for (rotated, rotation) in rotated.chunks_exact_mut(dim).zip(random_directions(kept).chunks_exact(kept)) {
+            for (&factor, direction) in rotation.iter().zip(directions.chunks_exact(dim)) {
+                rotated.iter_mut().zip(direction).for_each(|(sum, &x)| *sum += factor * x);
             }
         }
-        let rounded: Vec<f64> = turned.iter().map(|&x| f64::from(x as f32)).collect();
+        let rounded: Vec<f64> = rotated.iter().map(|&x| f64::from(x as f32)).collect();
         // The norm of B·Bᵀ − I.
         let mut deviation = 0.0;
         for (i, a) in rounded.chunks_exact(dim).enumerate() {
@@ -166,7 +167,7 @@ pub(super) fn gram(rows: Rows<'_>, nodes: Range<usize>) -> Vec<f64> {
     gram
 }
 
-/// Orthonormal directions, those in which the rows of a Gram matrix have most first: orthogonal iteration (Golub and Van Loan, Matrix
+/// Orthonormal directions, approximately the eigenvectors of a Gram matrix by descending eigenvalue: orthogonal iteration (Golub and Van Loan, Matrix
 /// Computations, 4th ed., 2013, §8.2.4).
 pub(super) fn principal(gram: &[f64], dim: usize) -> Vec<f64> {
     let mut directions = random_directions(dim);
