@@ -93,7 +93,7 @@ fn no_static_cache_has_more_hits_than_the_optimum() {
         assert_eq!((policy["policy"].as_str(), rates[0], rates[2]), (Some(name), 0.0, 1.0), "{policy:#}");
         assert!(rates[1] > 0.1 && rates[1] < 0.9, "{policy:#}");
         assert_eq!((&sizes[2]["missed_bytes"], sizes[1]["rows"].is_u64()), (&0.into(), true), "{policy:#}");
-        assert_eq!(policy.get("lists").is_some(), name == "inclusion", "no lists come and go: {policy:#}");
+        assert_eq!(policy.get("lists").is_some(), name == "inclusion", "no dynamic cache has lists: {policy:#}");
     }
     bench.text(&["cache", "small", "--policies", "inclusion", "--save", "hot.npy"]);
     assert!(bench.path().join("hot.npy").exists(), "the scores are kept");

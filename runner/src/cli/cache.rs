@@ -33,19 +33,19 @@ const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 
   morphgl cache                                              the embedded default dataset, every policy
   morphgl cache products --sampler walk --plot products.svg  hit rate against cache size, as a picture
   morphgl cache products --policies presample:1,inclusion --shares 1,5,10 --json
-  morphgl cache products --policies inclusion,lru,sieve      beside caches whose rows come and go
+  morphgl cache products --policies inclusion,lru,sieve      static caches beside dynamic ones
   morphgl cache products --policies inclusion --save hotness.npy
   morphgl cache --run runs/products                          adds the plot to a training's report
 
 A static cache holds the feature rows of the nodes that its policy ranks first, or the adjacency lists with the highest score
 a byte. Where node types have rows of different length, or none, shares are of the rows' bytes, and a miss costs the bytes of its row. Hits are counted in the epochs that training would run; hindsight ranks by these counts themselves, so no static cache
-has more hits. lru and sieve cache the rows that were read last: an epoch fills them, and their hits are counted in those after it.")]
+has more hits. lru and sieve are dynamic caches, which insert the rows that they miss: one more epoch fills them before hits are counted.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) data: DataOptions,
     #[command(flatten)]
     batch: BatchOptions,
-    /// Policies to compare: those of static caches, lru, sieve [default: all of static caches]
+    /// Policies to compare: those of static caches, lru, sieve [default: all static ones]
     #[arg(help_heading = "Caches", long, value_delimiter = ',', value_name = "POLICY,…")]
     policies: Vec<Compared>,
     /// Shares that are cached, in percent: of the nodes' rows (of their bytes, where lengths differ), and of the bytes of the adjacency lists
@@ -77,7 +77,7 @@ fn described() -> Vec<Id> {
 enum Compared {
     /// Of a static cache.
     Static(PolicyKind),
-    /// Of a cache whose rows come and go.
+    /// Of a dynamic cache, which inserts the rows that it misses.
     Dynamic(Eviction),
 }
 
@@ -115,9 +115,9 @@ struct Ranked {
 
 /// What a cache holds.
 enum Chosen {
-    /// The first nodes in this order of rows, and in this one of adjacency lists.
+    /// The rows of the first nodes in `order`, and the adjacency lists of the first in `lists`.
     First { order: Vec<u32>, lists: Vec<u32> },
-    /// What was read last: the hit rate at each share.
+    /// The rows that a dynamic cache keeps: the hit rate at each share.
     Replayed(Vec<f64>),
 }
 
@@ -143,8 +143,7 @@ pub(crate) fn run(args: &Args, context: &RunContext, call: &Invocation<'_>) -> R
     let counted = sampled.count(args.epochs)?;
     let (lists, rows) = (Lists::of(&sampled), Rows::of(&sampled.dataset));
     if let (Some(policy), true) = (replayed, rows.types.len() > 1) {
-        let what =
-            format!("--policies {policy}: caches whose rows come and go are for graphs without types; leave it out");
+        let what = format!("--policies {policy}: dynamic caches are replayed on graphs without types; leave it out");
         return Err(Usage::error(what));
     }
     let bar = call.show.bar("{msg:26} {bar:40} {pos}/{len}  {eta}", policies.len() as u64);

@@ -10,8 +10,8 @@ _FOUND = weakref.WeakKeyDictionary()
 
 
 def found_routes(data, *settings):
-    """The dictionary that has, or is to have, what was measured for loaders of this graph by these settings, and its key; in another
-    graph, or where `data` cannot be a key, it is empty."""
+    """A dictionary of what loaders of `data` have measured, and the key of these settings in it. Where `data` has no hash or no weak
+    references, nothing is remembered."""
     try:
         found = _FOUND.setdefault(data, {})
     except TypeError:

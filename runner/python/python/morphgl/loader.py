@@ -175,13 +175,13 @@ class Loader(Passes):
             None if self.device is None else (self.device, route, device_memory))
         route = [route] if isinstance(route, str) else list(route or ())
         drawn = {name: value for name, value in settings.items() if name not in ("seed", "shuffle")}
-        found, key = found_routes(data, drawn, pairs, weight_attr, self.output, bool(gather), self.device, device_memory, route)
+        asked = (drawn, pairs, weight_attr, self.output, bool(gather), self.device, device_memory, route)
+        found, key = ({}, None) if self.device is None else found_routes(data, *asked)
         operators, routes = found.get(key, (route, None))
         self._native = self._operator(settings, operators)
         # Measured once for all loaders of this graph by these settings.
         self.routes = self._native.routes if routes is None else routes
-        if self.device is not None:
-            found[key] = (self._native.operators, self.routes)
+        found[key] = (self._native.operators, self.routes)
         self._count = self._batches_of(len(seeds if self._sampler is None else self._sampler))
         self._settings = settings
         # As of PyG's loader: positions among the seeds, which `input_id` refers to.

@@ -1,4 +1,4 @@
-//! Caches whose rows come and go, replayed with the accesses of a training.
+//! Dynamic caches, replayed with the accesses of a training.
 
 use std::num::NonZeroU32;
 
@@ -12,7 +12,7 @@ use super::Sampled;
 const ROW: usize = 8;
 
 impl Sampled {
-    /// Hit rates of caches with room for so many rows each, in the epochs that [`count`](Self::count) counts. They are filled by the epoch
+    /// Hit rates of dynamic caches with room for so many rows each, in the epochs that [`count`](Self::count) counts. They are filled by the epoch
     /// after these.
     ///
     /// # Errors

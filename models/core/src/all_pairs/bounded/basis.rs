@@ -62,7 +62,7 @@ impl Basis {
 
     /// A basis of the first `kept` of some orthonormal directions, rotated among themselves.
     pub(super) fn new(directions: &[f64], dim: usize, kept: usize) -> Self {
-        // Elements of about the same size lose least by rounding.
+        // A random rotation makes the elements of a row about equally large, so that 8 bits lose least.
         let mut rotated = vec![0.0; kept * dim];
         for (rotated, rotation) in rotated.chunks_exact_mut(dim).zip(random_directions(kept).chunks_exact(kept)) {
             for (&factor, direction) in rotation.iter().zip(directions.chunks_exact(dim)) {
@@ -167,8 +167,8 @@ pub(super) fn gram(rows: Rows<'_>, nodes: Range<usize>) -> Vec<f64> {
     gram
 }
 
-/// Orthonormal directions, approximately the eigenvectors of a Gram matrix by descending eigenvalue: orthogonal iteration (Golub and Van Loan, Matrix
-/// Computations, 4th ed., 2013, §8.2.4).
+/// Orthonormal directions, approximately the eigenvectors of a Gram matrix by descending eigenvalue: orthogonal iteration (Golub and
+/// Van Loan, Matrix Computations, 4th ed., 2013, §8.2.4).
 pub(super) fn principal(gram: &[f64], dim: usize) -> Vec<f64> {
     let mut directions = random_directions(dim);
     for _ in 0..ITERATIONS {
@@ -190,7 +190,8 @@ fn random(i: usize) -> f64 {
     (splitmix64(i as u64) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
 }
 
-/// Gram and Schmidt, each direction twice for the error of rounding. A direction within those before it is drawn anew.
+/// Gram-Schmidt orthogonalisation, twice per direction against errors of rounding. A direction in the span of those before it is replaced by
+/// a random one.
 fn orthonormalise(directions: &mut [f64], dim: usize) {
     let mut drawn = directions.len();
     for at in 0..directions.len() / dim {

@@ -360,7 +360,7 @@ fn dots_256(a: [&[f32]; FEW], b: [&[f32]; FEW]) -> [f32; FEW] {
     let [low, high] = from_fn(|j| _mm256_hadd_ps(pairs[2 * j], pairs[2 * j + 1]));
     let halves = [_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high)];
     let mut all = [0f32; FEW];
-    // SAFETY: there are eight.
+    // SAFETY: `all` has room for eight sums.
     unsafe { _mm256_storeu_ps(all.as_mut_ptr(), _mm256_add_ps(halves[0], halves[1])) };
     add_rest(a, b, dim / 8 * 8, &mut all);
     all

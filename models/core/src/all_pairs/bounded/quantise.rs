@@ -15,7 +15,7 @@ pub(super) struct Scaled {
     pub(super) norm: f32,
     /// The norm of what rounding took from it, within the basis.
     pub(super) residual: f32,
-    /// The norm of what it has outside of the basis.
+    /// The norm of the scaled row's component outside of the basis; 0 without one.
     pub(super) outside: f32,
 }
 
@@ -23,7 +23,7 @@ impl Scaled {
     const UNBOUNDED: Self = Self { scale: 1.0, norm: f32::INFINITY, residual: f32::INFINITY, outside: 0.0 };
 }
 
-/// Limits of the codes of queries or of candidates.
+/// Limits of the codes of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limits {
     /// Largest magnitude of a code.
@@ -55,7 +55,7 @@ pub(super) struct Quantiser<'a> {
 }
 
 impl<'a> Quantiser<'a> {
-    /// For rows of `dim` elements.
+    /// A quantiser of rows of `dim` elements.
     pub(super) fn new(basis: Option<&'a Basis>, limits: Limits, dim: usize) -> Self {
         let [projected, codes] = [basis.map_or(0, Basis::kept), basis.map_or(dim, Basis::kept)];
         let [projected, codes] = [projected, codes].map(|elements| elements.next_multiple_of(PART));
@@ -81,7 +81,7 @@ impl<'a> Quantiser<'a> {
     }
 }
 
-/// The sum of the squares.
+/// The sum of the squares of a row's elements.
 #[inline(always)]
 fn squares(row: &[f32]) -> f32 {
     let (parts, rest) = row.as_chunks::<PART>();

@@ -242,7 +242,7 @@ fn bounds_are_chosen_where_few_scores_are_open() {
     assert_eq!(chosen(&vec![0.0; num_nodes * dim]), None);
 }
 
-/// A basis is found where rows are in few directions, of as many as are needed, and the ranks are the same.
+/// A basis is found where rows are in few directions, of as many as are needed.
 #[test]
 fn few_directions_are_found() {
     let (num_nodes, dim) = (MIN_CANDIDATES, 48);
