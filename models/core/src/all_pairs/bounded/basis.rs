@@ -13,7 +13,7 @@ use std::ops::Range;
 use morphgl_platform::splitmix64;
 
 use super::quantise::{PART, largest};
-use super::{MAX_ELEMENT, QUAD, gamma};
+use super::{MAX_ELEMENT, gamma};
 use crate::all_pairs::Rows;
 
 /// Rows of the sample by which directions are found.
@@ -56,20 +56,13 @@ impl Basis {
             outside -= within(direction);
             before > OUTSIDE * total
         });
-        let kept = needed.count().next_multiple_of(QUAD);
+        let kept = needed.count().next_multiple_of(4);
         (0 < kept && 4 * kept <= 3 * dim).then(|| Self::new(&directions, dim, kept))
     }
 
-    /// A basis of the first `kept` of some orthonormal directions, rotated among themselves.
+    /// A basis of the first `kept` of some orthonormal directions.
     pub(super) fn new(directions: &[f64], dim: usize, kept: usize) -> Self {
-        // A random rotation makes the elements of a row about equally large, so that 8 bits lose least.
-        let mut rotated = vec![0.0; kept * dim];
-        for (rotated, rotation) in rotated.chunks_exact_mut(dim).zip(random_directions(kept).chunks_exact(kept)) {
-            for (&factor, direction) in rotation.iter().zip(directions.chunks_exact(dim)) {
-                rotated.iter_mut().zip(direction).for_each(|(sum, &x)| *sum += factor * x);
-            }
-        }
-        let rounded: Vec<f64> = rotated.iter().map(|&x| f64::from(x as f32)).collect();
+        let rounded: Vec<f64> = directions[..kept * dim].iter().map(|&x| f64::from(x as f32)).collect();
         // The norm of B·Bᵀ − I.
         let mut deviation = 0.0;
         for (i, a) in rounded.chunks_exact(dim).enumerate() {

@@ -2,96 +2,102 @@
 
 use std::arch::x86_64::*;
 use std::array::from_fn;
-use std::hint::black_box;
 use std::ops::Range;
+use std::ptr;
 
 use morphgl_platform::SimdLevel;
 
-use super::{Basis, Bound, Bounds, FEW, Group, LANES, Lanes, Limits, Panels, QUAD, Quads, Sides, Tally, pack};
+use super::{Bounds, CodeWidth, Codes, FEW, Group, Limits, Panels, Scaled, Sides, Tally, pack};
 use crate::all_pairs::{PairScore, Rows, TargetRank};
 
-/// How 8-bit products are added.
+/// Size of codes, and how their products are added in lanes of 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::all_pairs) enum Kernel {
-    /// AVX2: two products in 16 bits (`vpmaddubsw`), those of a block modulo 2¹⁶, blocks in 32 bits.
-    Avx2,
-    /// AVX-VNNI: four products in 32 bits (`vpdpbusd`), eight lanes at a time.
-    AvxVnni,
-    /// AVX-512 VNNI: four products in 32 bits (`vpdpbusd`).
-    Vnni,
+    /// AVX2, 16 bits: `vpmaddwd` and an addition.
+    Avx2Word,
+    /// AVX2, 7 bits: four products (two of `vpmaddubsw`) are added in 16 bits, and then in 32.
+    Avx2Byte,
+    /// AVX-VNNI, 16 bits: `vpdpwssd`, eight lanes at a time.
+    AvxVnniWord,
+    /// AVX-VNNI, 8 bits: `vpdpbusd`.
+    AvxVnniByte,
+    /// AVX-512 VNNI, 16 bits: `vpdpwssd`, sixteen lanes at a time.
+    VnniWord,
+    /// AVX-512 VNNI, 8 bits: `vpdpbusd`.
+    VnniByte,
 }
 
-/// Maximum number of quads of a block, of which a lane of 16 bits has 2 · 8 products.
-const BLOCK: usize = 8;
-/// The norm of the scaled elements of a lane's block. Rounding adds at most 1/2 to each of 16 codes, 2 to their norm: by Cauchy and
-/// Schwarz the sum of products is at most 181² < 2¹⁵, so it is exact modulo 2¹⁶.
-const BLOCK_NORM: f32 = 179.0;
-/// The largest code with which two products, of candidates' codes with this bias, are below 2¹⁵: 2 · 180 · 90.
-const BLOCK_CODE: u8 = 90;
-
-/// Queries of a tile: their sums of two vectors of candidates stay in registers.
-const AVX2_ROWS: usize = 4;
-const AVX_VNNI_ROWS: usize = 6;
-const VNNI_ROWS: usize = 8;
+/// Queries of a tile: their sums of a panel of candidates stay in registers.
+const ROWS_AVX2_BYTE: usize = 4;
+const ROWS_256: usize = 6;
+const ROWS_512: usize = 8;
 
 impl Kernel {
-    /// The kernels of a level, the fastest last.
-    pub(in crate::all_pairs) fn available(level: SimdLevel) -> impl DoubleEndedIterator<Item = Self> {
+    /// The kernels of the fastest instructions of a level.
+    pub(super) fn fastest(level: SimdLevel) -> &'static [Self] {
+        Self::families(level).last().unwrap_or(&[])
+    }
+
+    /// All kernels of a level.
+    #[cfg(test)]
+    pub(in crate::all_pairs) fn available(level: SimdLevel) -> impl Iterator<Item = Self> {
+        Self::families(level).flatten().copied()
+    }
+
+    fn families(level: SimdLevel) -> impl Iterator<Item = &'static [Self]> {
         let vnni = level >= SimdLevel::Avx512 && is_x86_feature_detected!("avx512vnni");
         let avx_vnni = level >= SimdLevel::Avx2 && is_x86_feature_detected!("avxvnni");
-        let all = [(Self::Avx2, level >= SimdLevel::Avx2), (Self::AvxVnni, avx_vnni), (Self::Vnni, vnni)];
-        all.into_iter().filter_map(|(kernel, available)| available.then_some(kernel))
+        let all: [(&[Self], bool); 3] = [
+            (&[Self::Avx2Word, Self::Avx2Byte], level >= SimdLevel::Avx2),
+            (&[Self::AvxVnniWord, Self::AvxVnniByte], avx_vnni),
+            (&[Self::VnniWord, Self::VnniByte], vnni),
+        ];
+        all.into_iter().filter_map(|(family, available)| available.then_some(family))
     }
 
-    /// What an open score takes, over what an f32 tile takes for a score, per element: of [`choose`](super::choose).
-    pub(super) fn elements_per_open(self) -> u64 {
+    pub(super) fn width(self) -> CodeWidth {
         match self {
-            Self::Avx2 | Self::AvxVnni => 5,
-            Self::Vnni => 8,
+            Self::Avx2Word | Self::AvxVnniWord | Self::VnniWord => CodeWidth::Word,
+            // 4 · 127 · 63 is below 2¹⁵.
+            Self::Avx2Byte => CodeWidth::Byte(63),
+            Self::AvxVnniByte | Self::VnniByte => CodeWidth::Byte(127),
         }
     }
 
-    /// Number of quads of a block, in a row of `quads` quads.
-    pub(super) fn block(self, quads: usize) -> usize {
-        if self == Self::Avx2 { quads.div_ceil(quads.div_ceil(BLOCK)) } else { quads }
+    /// A row's codes fill a multiple of so many lanes.
+    pub(super) fn step(self) -> usize {
+        if self == Self::Avx2Byte { 2 } else { 1 }
     }
 
-    /// Limits of the codes of rows of so many quads.
-    pub(super) fn limits(self, quads: usize) -> Limits {
+    /// The time of an element of codes, in that of an element of an f32 tile.
+    pub(super) fn per_element(self) -> f32 {
         match self {
-            Self::Avx2 => {
-                let block = Some((self.block(quads), BLOCK_NORM));
-                Limits { code: f32::from(BLOCK_CODE), bias: BLOCK_CODE, block }
-            }
-            Self::AvxVnni | Self::Vnni => Limits { code: 127.0, bias: 128, block: None },
+            Self::Avx2Word => 0.67,
+            Self::Avx2Byte => 0.42,
+            Self::AvxVnniWord | Self::VnniWord => 0.5,
+            Self::AvxVnniByte | Self::VnniByte => 0.25,
         }
     }
 
-    /// What the sum of a block begins with, less the products of a quad's codes with the candidates' bias.
-    #[inline(always)]
-    pub(super) fn without_bias(self, start: i32, bias: u8, codes: [i8; QUAD]) -> i32 {
-        let (bias, codes) = (i32::from(bias), codes.map(i32::from));
+    /// The time of an open score per element, in the same unit.
+    pub(super) fn per_open(self) -> f32 {
         match self {
-            Self::Avx2 => {
-                let [low, high] = [codes[0] + codes[1], codes[2] + codes[3]].map(|sum| (sum * bias) as i16);
-                let [before_low, before_high] = [start as i16, (start >> 16) as i16];
-                let [low, high] = [before_low.wrapping_sub(low), before_high.wrapping_sub(high)];
-                i32::from(low as u16) | i32::from(high) << 16
-            }
-            Self::AvxVnni | Self::Vnni => start - bias * codes.iter().sum::<i32>(),
+            Self::Avx2Word | Self::Avx2Byte | Self::AvxVnniWord | Self::AvxVnniByte => 2.5,
+            Self::VnniWord | Self::VnniByte => 4.0,
         }
     }
 }
 
 impl Bounds {
     /// Packs the first of the nodes into a panel.
-    pub(super) fn pack(&self, rows: Rows<'_>, nodes: Range<usize>, lanes: &mut Lanes, quads: &mut [Quads]) {
-        let by = (self.basis.as_ref(), self.kernel.limits(quads.len()));
+    pub(super) fn pack(&self, rows: Rows<'_>, nodes: Range<usize>, scaled: &mut Scaled, panel: &mut [Codes]) {
         match self.kernel {
             // SAFETY: the processor has the instructions of an available kernel.
-            Kernel::Avx2 | Kernel::AvxVnni => unsafe { pack_avx2(rows, nodes, by, lanes, quads) },
+            Kernel::Avx2Word | Kernel::Avx2Byte | Kernel::AvxVnniWord | Kernel::AvxVnniByte => unsafe {
+                pack_avx2(rows, nodes, self, scaled, panel);
+            },
             // SAFETY: as above.
-            Kernel::Vnni => unsafe { pack_avx512(rows, nodes, by, lanes, quads) },
+            Kernel::VnniWord | Kernel::VnniByte => unsafe { pack_avx512(rows, nodes, self, scaled, panel) },
         }
     }
 
@@ -106,167 +112,195 @@ impl Bounds {
     ) -> Tally {
         match self.kernel {
             // SAFETY: as above.
-            Kernel::Avx2 => unsafe { count_avx2(rows, pairs, (score, self), panels, ranks) },
+            Kernel::Avx2Word => unsafe { count_avx2_word(rows, pairs, (score, self), panels, ranks) },
             // SAFETY: as above.
-            Kernel::AvxVnni => unsafe { count_avx_vnni(rows, pairs, (score, self), panels, ranks) },
+            Kernel::Avx2Byte => unsafe { count_avx2_byte(rows, pairs, (score, self), panels, ranks) },
             // SAFETY: as above.
-            Kernel::Vnni => unsafe { count_vnni(rows, pairs, (score, self), panels, ranks) },
+            Kernel::AvxVnniWord => unsafe { count_avx_vnni::<false>(rows, pairs, (score, self), panels, ranks) },
+            // SAFETY: as above.
+            Kernel::AvxVnniByte => unsafe { count_avx_vnni::<true>(rows, pairs, (score, self), panels, ranks) },
+            // SAFETY: as above.
+            Kernel::VnniWord => unsafe { count_vnni::<false>(rows, pairs, (score, self), panels, ranks) },
+            // SAFETY: as above.
+            Kernel::VnniByte => unsafe { count_vnni::<true>(rows, pairs, (score, self), panels, ranks) },
         }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-fn pack_avx2(
-    rows: Rows<'_>,
-    nodes: Range<usize>,
-    by: (Option<&Basis>, Limits),
-    lanes: &mut Lanes,
-    quads: &mut [Quads],
-) {
-    pack(rows, nodes, by, lanes, quads);
+fn pack_avx2(rows: Rows<'_>, nodes: Range<usize>, bounds: &Bounds, scaled: &mut Scaled, panel: &mut [Codes]) {
+    pack(rows, nodes, bounds, scaled, panel);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-fn pack_avx512(
-    rows: Rows<'_>,
-    nodes: Range<usize>,
-    by: (Option<&Basis>, Limits),
-    lanes: &mut Lanes,
-    quads: &mut [Quads],
-) {
-    pack(rows, nodes, by, lanes, quads);
+fn pack_avx512(rows: Rows<'_>, nodes: Range<usize>, bounds: &Bounds, scaled: &mut Scaled, panel: &mut [Codes]) {
+    pack(rows, nodes, bounds, scaled, panel);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-fn count_avx2(
+fn count_avx2_word(
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
     (score, bounds): (PairScore<'_>, &Bounds),
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<AVX2_ROWS>::new(rows, pairs, score, bounds);
-    group.count(rows, panels, ranks, |a, b| dots_256(a, b), |panel, tile, sides| tile_avx2(panel, tile, sides))
+    let group = Group::<ROWS_256>::new(rows, pairs, score, bounds);
+    group.count(
+        rows,
+        panels,
+        ranks,
+        |a, b| dots_256(a, b),
+        |panel, codes, limits, sides| tile_avx2_word(panel, codes, limits, sides),
+    )
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn count_avx2_byte(
+    rows: Rows<'_>,
+    pairs: &[[u32; 2]],
+    (score, bounds): (PairScore<'_>, &Bounds),
+    panels: Panels<'_>,
+    ranks: &mut [TargetRank],
+) -> Tally {
+    let group = Group::<ROWS_AVX2_BYTE>::new(rows, pairs, score, bounds);
+    group.count(
+        rows,
+        panels,
+        ranks,
+        |a, b| dots_256(a, b),
+        |panel, codes, limits, sides| tile_avx2_byte(panel, codes, limits, sides),
+    )
 }
 
 #[target_feature(enable = "avx2,avxvnni,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-fn count_avx_vnni(
+fn count_avx_vnni<const BYTES: bool>(
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
     (score, bounds): (PairScore<'_>, &Bounds),
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<AVX_VNNI_ROWS>::new(rows, pairs, score, bounds);
-    group.count(rows, panels, ranks, |a, b| dots_256(a, b), |panel, tile, sides| tile_avx_vnni(panel, tile, sides))
+    let group = Group::<ROWS_256>::new(rows, pairs, score, bounds);
+    group.count(
+        rows,
+        panels,
+        ranks,
+        |a, b| dots_256(a, b),
+        |panel, codes, limits, sides| tile_avx_vnni::<BYTES>(panel, codes, limits, sides),
+    )
 }
 
 #[target_feature(
     enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
 )]
-fn count_vnni(
+fn count_vnni<const BYTES: bool>(
     rows: Rows<'_>,
     pairs: &[[u32; 2]],
     (score, bounds): (PairScore<'_>, &Bounds),
     panels: Panels<'_>,
     ranks: &mut [TargetRank],
 ) -> Tally {
-    let group = Group::<VNNI_ROWS>::new(rows, pairs, score, bounds);
-    group.count(rows, panels, ranks, |a, b| dots_512(a, b), |panel, tile, sides| tile_vnni(panel, tile, sides))
+    let group = Group::<ROWS_512>::new(rows, pairs, score, bounds);
+    group.count(
+        rows,
+        panels,
+        ranks,
+        |a, b| dots_512(a, b),
+        |panel, codes, limits, sides| tile_vnni::<BYTES>(panel, codes, limits, sides),
+    )
 }
 
 #[inline]
-#[target_feature(enable = "avx2,fma")]
-fn tile_avx2(
-    (lanes, quads): (&Lanes, &[Quads]),
-    (query, starts, bounds): (&[[i32; AVX2_ROWS]], &[[i32; AVX2_ROWS]], &[Bound; AVX2_ROWS]),
-    sides: &mut [Sides; AVX2_ROWS],
+#[target_feature(enable = "avx2")]
+fn tile_avx2_byte(
+    panel: &[Codes],
+    codes: &[[i32; ROWS_AVX2_BYTE]],
+    limits: Limits<'_, ROWS_AVX2_BYTE>,
+    sides: &mut [Sides; ROWS_AVX2_BYTE],
 ) {
-    const R: usize = AVX2_ROWS;
-    // Not a constant: the compiler would unroll the loop over a block, for which there are too few registers.
-    let length = quads.len().div_ceil(starts.len());
+    const R: usize = ROWS_AVX2_BYTE;
     let ones = _mm256_set1_epi16(1);
     let mut sums = [[_mm256_setzero_si256(); 4]; R];
-    for at in [0, 2] {
-        for ((quads, query), starts) in quads.chunks(length).zip(query.chunks(length)).zip(starts) {
-            let mut block: [[__m256i; 2]; R] = from_fn(|r| [_mm256_set1_epi32(starts[r]); 2]);
-            for (quad, query) in quads.iter().zip(query) {
-                let candidates: [__m256i; 2] = from_fn(|v| codes_256(quad, at + v));
-                for r in 0..R {
-                    let query = _mm256_set1_epi32(query[r]);
-                    for v in 0..2 {
-                        block[r][v] = _mm256_add_epi16(block[r][v], _mm256_maddubs_epi16(candidates[v], query));
-                    }
-                }
-            }
+    for half in [0, 2] {
+        let mut of_half = [[_mm256_setzero_si256(); 2]; R];
+        for (candidates, codes) in panel.as_chunks::<2>().0.iter().zip(codes.as_chunks::<2>().0) {
+            let candidates: [[__m256i; 2]; 2] = from_fn(|i| from_fn(|v| codes_256(&candidates[i], half + v)));
             for r in 0..R {
+                let queries: [__m256i; 2] = from_fn(|i| _mm256_set1_epi32(codes[i][r]));
                 for v in 0..2 {
-                    sums[r][at + v] = _mm256_add_epi32(sums[r][at + v], _mm256_madd_epi16(block[r][v], ones));
-                }
-            }
-        }
-    }
-    for r in 0..R {
-        sides[r] = sides_256(lanes, bounds[r], sums[r]);
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,avxvnni")]
-fn tile_avx_vnni(
-    (lanes, quads): (&Lanes, &[Quads]),
-    (query, starts, bounds): (&[[i32; AVX_VNNI_ROWS]], &[[i32; AVX_VNNI_ROWS]], &[Bound; AVX_VNNI_ROWS]),
-    sides: &mut [Sides; AVX_VNNI_ROWS],
-) {
-    const R: usize = AVX_VNNI_ROWS;
-    let mut all = [[_mm256_setzero_si256(); 4]; R];
-    for at in [0, 2] {
-        let mut sums: [[__m256i; 2]; R] = from_fn(|r| [_mm256_set1_epi32(starts[0][r]); 2]);
-        for (quad, query) in quads.iter().zip(query) {
-            let candidates: [__m256i; 2] = from_fn(|v| codes_256(quad, at + v));
-            for r in 0..R {
-                let query = _mm256_set1_epi32(query[r]);
-                for v in 0..2 {
-                    sums[r][v] = _mm256_dpbusd_avx_epi32(sums[r][v], candidates[v], query);
+                    let two: [__m256i; 2] = from_fn(|i| _mm256_maddubs_epi16(candidates[i][v], queries[i]));
+                    let four = _mm256_add_epi16(two[0], two[1]);
+                    of_half[r][v] = _mm256_add_epi32(of_half[r][v], _mm256_madd_epi16(four, ones));
                 }
             }
         }
         for r in 0..R {
-            for v in 0..2 {
-                all[r][at + v] = sums[r][v];
-            }
+            [sums[r][half], sums[r][half + 1]] = of_half[r];
         }
     }
+    sides_256(sums, limits, sides);
+}
+
+macro_rules! tile_256 {
+    ($name:ident $(<const $bytes:ident: bool>)?, $features:literal, |$sum:ident, $candidates:ident, $query:ident| $sum_with:expr) => {
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $name $(<const $bytes: bool>)?(
+            panel: &[Codes],
+            codes: &[[i32; ROWS_256]],
+            limits: Limits<'_, ROWS_256>,
+            sides: &mut [Sides; ROWS_256],
+        ) {
+            let mut sums = [[_mm256_setzero_si256(); 4]; ROWS_256];
+            for half in [0, 2] {
+                let mut of_half = [[_mm256_setzero_si256(); 2]; ROWS_256];
+                for (candidates, codes) in panel.iter().zip(codes) {
+                    let both: [__m256i; 2] = from_fn(|v| codes_256(candidates, half + v));
+                    for r in 0..ROWS_256 {
+                        let $query = _mm256_set1_epi32(codes[r]);
+                        for v in 0..2 {
+                            let ($sum, $candidates) = (of_half[r][v], both[v]);
+                            of_half[r][v] = $sum_with;
+                        }
+                    }
+                }
+                for r in 0..ROWS_256 {
+                    [sums[r][half], sums[r][half + 1]] = of_half[r];
+                }
+            }
+            sides_256(sums, limits, sides);
+        }
+    };
+}
+
+tile_256!(tile_avx2_word, "avx2", |sum, candidates, query| {
+    _mm256_add_epi32(sum, _mm256_madd_epi16(candidates, query))
+});
+tile_256!(tile_avx_vnni<const BYTES: bool>, "avx2,avxvnni", |sum, candidates, query| {
+    if BYTES {
+        _mm256_dpbusd_avx_epi32(sum, candidates, query)
+    } else {
+        _mm256_dpwssd_avx_epi32(sum, candidates, query)
+    }
+});
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn sides_256<const R: usize>(sums: [[__m256i; 4]; R], limits: Limits<'_, R>, sides: &mut [Sides; R]) {
     for r in 0..R {
-        sides[r] = sides_256(lanes, bounds[r], all[r]);
+        sides[r].above = larger(sums[r], limits.above[r]);
+        sides[r].not_below = larger(sums[r], limits.below[r]);
     }
 }
 
-/// The sides of candidates by their products with the codes of a query.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn sides_256(lanes: &Lanes, bound: Bound, sums: [__m256i; 4]) -> Sides {
-    let Bound { threshold, per_norm, per_residual, per_outside } = bound;
-    let [threshold, per_norm, per_residual, per_outside] =
-        [threshold, per_norm, per_residual, per_outside].map(|value| _mm256_set1_ps(value));
-    let sign = _mm256_set1_ps(-0.0);
-    let sides: [[__m256; 2]; 4] = from_fn(|v| {
-        let difference = _mm256_fnmadd_ps(threshold, floats_256(&lanes.scale, v), _mm256_cvtepi32_ps(sums[v]));
-        let error = _mm256_mul_ps(per_residual, floats_256(&lanes.residual, v));
-        let error = _mm256_fmadd_ps(per_norm, floats_256(&lanes.norm, v), error);
-        let error = _mm256_fmadd_ps(per_outside, floats_256(&lanes.outside, v), error);
-        let above = _mm256_cmp_ps::<_CMP_GT_OQ>(difference, error);
-        [above, _mm256_cmp_ps::<_CMP_NGT_UQ>(_mm256_andnot_ps(sign, difference), error)]
-    });
-    let [above, open] = [0, 1].map(|side| bytes(sides.map(|sides| sides[side])));
-    Sides { above, open }
-}
-
-/// The sign bits of the 32 lanes of four vectors, in order.
+/// A bit per lane, in order: those that are larger than the limit.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn bytes(masks: [__m256; 4]) -> u32 {
-    let [a, b, c, d] = masks.map(|mask| _mm256_castps_si256(mask));
+fn larger([a, b, c, d]: [__m256i; 4], limit: i32) -> u32 {
+    let limit = _mm256_set1_epi32(limit);
+    let [a, b] = [_mm256_cmpgt_epi32(a, limit), _mm256_cmpgt_epi32(b, limit)];
+    let [c, d] = [_mm256_cmpgt_epi32(c, limit), _mm256_cmpgt_epi32(d, limit)];
     let packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
     // Packing keeps the halves apart.
     _mm256_movemask_epi8(_mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))) as u32
@@ -274,71 +308,56 @@ fn bytes(masks: [__m256; 4]) -> u32 {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn tile_vnni(
-    (lanes, quads): (&Lanes, &[Quads]),
-    (query, starts, bounds): (&[[i32; VNNI_ROWS]], &[[i32; VNNI_ROWS]], &[Bound; VNNI_ROWS]),
-    sides: &mut [Sides; VNNI_ROWS],
+fn tile_vnni<const BYTES: bool>(
+    panel: &[Codes],
+    codes: &[[i32; ROWS_512]],
+    limits: Limits<'_, ROWS_512>,
+    sides: &mut [Sides; ROWS_512],
 ) {
-    const R: usize = VNNI_ROWS;
-    let mut sums: [[__m512i; 2]; R] = from_fn(|r| [_mm512_set1_epi32(starts[0][r]); 2]);
-    for (quad, query) in quads.iter().zip(query) {
-        let candidates: [__m512i; 2] = from_fn(|v| codes_512(quad, v));
+    const R: usize = ROWS_512;
+    let mut sums = [[_mm512_setzero_si512(); 2]; R];
+    for (candidates, codes) in panel.iter().zip(codes) {
+        let candidates: [__m512i; 2] = from_fn(|v| codes_512(candidates, v));
         for r in 0..R {
-            let query = _mm512_set1_epi32(query[r]);
+            let query = _mm512_set1_epi32(codes[r]);
             for v in 0..2 {
-                sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], candidates[v], query);
+                sums[r][v] = if BYTES {
+                    _mm512_dpbusd_epi32(sums[r][v], candidates[v], query)
+                } else {
+                    _mm512_dpwssd_epi32(sums[r][v], candidates[v], query)
+                };
             }
         }
     }
     for r in 0..R {
-        let Bound { threshold, per_norm, per_residual, per_outside } = bounds[r];
-        let [threshold, per_norm, per_residual, per_outside] =
-            [threshold, per_norm, per_residual, per_outside].map(|value| _mm512_set1_ps(value));
-        let sides_of: [[__mmask16; 2]; 2] = from_fn(|v| {
-            let sum = _mm512_cvtepi32_ps(sums[r][v]);
-            let difference = _mm512_fnmadd_ps(threshold, floats_512(&lanes.scale, v), sum);
-            let error = _mm512_mul_ps(per_residual, floats_512(&lanes.residual, v));
-            let error = _mm512_fmadd_ps(per_norm, floats_512(&lanes.norm, v), error);
-            let error = _mm512_fmadd_ps(per_outside, floats_512(&lanes.outside, v), error);
-            let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(difference, error);
-            [above, _mm512_cmp_ps_mask::<_CMP_NGT_UQ>(_mm512_abs_ps(difference), error)]
+        let [above, not_below] = [limits.above[r], limits.below[r]].map(|limit| {
+            let [low, high] = sums[r].map(|sum| _mm512_cmpgt_epi32_mask(sum, _mm512_set1_epi32(limit)));
+            u32::from(low) | u32::from(high) << 16
         });
-        let [above, open] = [0, 1].map(|side| u32::from(sides_of[0][side]) | u32::from(sides_of[1][side]) << 16);
+        let Sides { above: of_above, not_below: of_not_below } = &mut sides[r];
         // The compiler would gather the masks of all queries in a register, one after another.
-        sides[r] = black_box(Sides { above, open });
+        // SAFETY: both are references.
+        unsafe {
+            ptr::from_mut(of_above).write_volatile(above);
+            ptr::from_mut(of_not_below).write_volatile(not_below);
+        }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn codes_256(quads: &Quads, at: usize) -> __m256i {
+fn codes_256(codes: &Codes, at: usize) -> __m256i {
     assert!(at < 4);
     // SAFETY: there are four times 32 bytes.
-    unsafe { _mm256_load_si256(quads.0.as_ptr().cast::<__m256i>().add(at)) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn floats_256(values: &[f32; LANES], at: usize) -> __m256 {
-    assert!(at < 4);
-    // SAFETY: there are four times 8 values.
-    unsafe { _mm256_loadu_ps(values.as_ptr().add(8 * at)) }
+    unsafe { _mm256_load_si256(codes.0.as_ptr().cast::<__m256i>().add(at)) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn codes_512(quads: &Quads, at: usize) -> __m512i {
+fn codes_512(codes: &Codes, at: usize) -> __m512i {
     assert!(at < 2);
     // SAFETY: there are two times 64 bytes.
-    unsafe { _mm512_load_si512(quads.0.as_ptr().cast::<__m512i>().add(at)) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn floats_512(values: &[f32; LANES], at: usize) -> __m512 {
-    assert!(at < 2);
-    // SAFETY: there are two times 16 values.
-    unsafe { _mm512_loadu_ps(values.as_ptr().add(16 * at)) }
+    unsafe { _mm512_load_si512(codes.0.as_ptr().cast::<__m512i>().add(at)) }
 }
 
 /// The dot products, summed in eight lanes each.

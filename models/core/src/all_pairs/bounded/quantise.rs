@@ -1,17 +1,60 @@
-//! Rows as whole numbers of 8 bits, and what rounding takes from them.
+//! Rows as whole numbers of 8 or 16 bits, and what rounding takes from them.
 
-use super::{Basis, FLOOR, INFLATION, MAX_ELEMENT, MAX_SCALE, QUAD, SCALING};
+use super::{Basis, FLOOR, INFLATION, MAX_ELEMENT, MAX_SCALE, SCALING};
 
 /// Elements that are rounded together.
 pub(super) const PART: usize = 16;
 /// Added to a number of a magnitude below 2²², it leaves the nearest whole number in the lowest bits of the sum.
 const ROUNDING: f32 = 12_582_912.0;
+/// Size of a row's codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CodeWidth {
+    /// 8 bits, at most plus or minus this many. Candidates are stored without signs, one more than this added.
+    Byte(i8),
+    /// 16 bits, and rows of a norm of at most 2¹⁵.
+    Word,
+}
 
-/// What is known of a row that was rounded, in units of its codes; norms are rounded up, and infinite where a row has no bound.
+impl CodeWidth {
+    /// Codes in a lane of 32 bits.
+    pub(super) fn per_lane(self) -> usize {
+        match self {
+            Self::Byte(_) => 4,
+            Self::Word => 2,
+        }
+    }
+
+    /// The scale of rows whose largest element and norm are these.
+    #[inline(always)]
+    fn scale(self, element: f32, norm: f32) -> f32 {
+        match self {
+            Self::Byte(largest) => f32::from(largest) / element,
+            // Rounding adds at most 32 to the norm, half of the root of 4,096: a code is below 2¹⁵.
+            Self::Word => 32_000.0 / (INFLATION * norm),
+        }
+    }
+
+    /// More than the magnitude of the product of two rows' codes of so many elements, for [`Word`](Self::Word) by Cauchy and Schwarz.
+    pub(super) fn max_product(self, elements: usize) -> f32 {
+        match self {
+            Self::Byte(_) => 128.0 * 128.0 * elements as f32,
+            Self::Word => (1 << 30) as f32,
+        }
+    }
+}
+
+/// Two codes in a lane.
+#[inline(always)]
+pub(super) fn words([low, high]: [i16; 2]) -> i32 {
+    i32::from(low as u16) | i32::from(high) << 16
+}
+
+/// What is known of rows that were rounded by one scale, in units of their codes: the largest of each norm, rounded up, and infinite where
+/// a row has no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Scaled {
     pub(super) scale: f32,
-    /// The norm of the scaled row.
+    /// The norm of a scaled row.
     pub(super) norm: f32,
     /// The norm of what rounding took from it, within the basis.
     pub(super) residual: f32,
@@ -21,17 +64,6 @@ pub(super) struct Scaled {
 
 impl Scaled {
     const UNBOUNDED: Self = Self { scale: 1.0, norm: f32::INFINITY, residual: f32::INFINITY, outside: 0.0 };
-}
-
-/// Limits of the codes of a row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Limits {
-    /// Largest magnitude of a code.
-    pub(super) code: f32,
-    /// What is added to the codes of candidates, which are stored as unsigned bytes.
-    pub(super) bias: u8,
-    /// Quads of a block, and the largest norm of the codes of a block whose products are added in the same lane of 16 bits.
-    pub(super) block: Option<(usize, f32)>,
 }
 
 /// The largest magnitude of a row's elements, or NaN.
@@ -45,39 +77,65 @@ pub(super) fn largest(row: &[f32]) -> f32 {
     f32::from_bits(max)
 }
 
-/// Codes of rows, one after another.
+/// Codes of a few rows at a time.
 pub(super) struct Quantiser<'a> {
     basis: Option<&'a Basis>,
-    limits: Limits,
-    projected: Vec<f32>,
-    /// The codes of the last row.
-    pub(super) codes: Vec<i8>,
+    width: CodeWidth,
+    /// Number of a row's codes, a multiple of [`PART`].
+    coded: usize,
+    /// Of the last rows, what is rounded, `[rows, coded]`.
+    elements: Vec<f32>,
+    codes: Vec<i16>,
 }
 
 impl<'a> Quantiser<'a> {
     /// A quantiser of rows of `dim` elements.
-    pub(super) fn new(basis: Option<&'a Basis>, limits: Limits, dim: usize) -> Self {
-        let [projected, codes] = [basis.map_or(0, Basis::kept), basis.map_or(dim, Basis::kept)];
-        let [projected, codes] = [projected, codes].map(|elements| elements.next_multiple_of(PART));
-        Self { basis, limits, projected: vec![0.0; projected], codes: vec![0; codes] }
+    pub(super) fn new(basis: Option<&'a Basis>, width: CodeWidth, dim: usize) -> Self {
+        let coded = basis.map_or(dim, Basis::kept).next_multiple_of(PART);
+        Self { basis, width, coded, elements: Vec::new(), codes: Vec::new() }
     }
 
-    /// Scales and rounds a row, or says that it has no bound.
+    /// The codes of each of the last rows; those beyond its elements are zeros.
+    pub(super) fn codes(&self) -> impl Iterator<Item = &[i16]> {
+        self.codes.chunks_exact(self.coded)
+    }
+
+    /// Scales rows alike and rounds them, or says that one of them has no bound.
     #[inline(always)]
-    pub(super) fn quantise(&mut self, row: &[f32]) -> Scaled {
-        let max = largest(row);
-        if max.is_nan() || max > MAX_ELEMENT {
+    pub(super) fn quantise<'r>(&mut self, rows: impl ExactSizeIterator<Item = &'r [f32]>) -> Scaled {
+        let elements = rows.len() * self.coded;
+        self.elements.resize(elements, 0.0);
+        self.codes.resize(elements, 0);
+        // The largest squares, of whole rows and of what is outside of the basis.
+        let (mut longest, mut outside) = (0f32, 0f32);
+        let (mut element, mut bounded) = (0f32, true);
+        for (row, elements) in rows.zip(self.elements.chunks_exact_mut(self.coded)) {
+            let max = largest(row);
+            bounded &= max <= MAX_ELEMENT;
+            let all = squares(row);
+            longest = longest.max(all);
+            match self.basis {
+                Some(basis) => {
+                    basis.project(row, elements);
+                    // What projecting takes from the squares of a vector within the basis is at most the basis's error times the square.
+                    outside = outside.max((all - squares(elements)).max(0.0) + 2.0 * basis.error() * all);
+                }
+                None => elements[..row.len()].copy_from_slice(row),
+            }
+            element = element.max(largest(elements));
+        }
+        if !bounded {
             self.codes.fill(0);
             return Scaled::UNBOUNDED;
         }
-        let Some(basis) = self.basis else { return quantise(row, self.limits, &mut self.codes) };
-        basis.project(row, &mut self.projected);
-        let scaled = quantise(&self.projected[..basis.kept()], self.limits, &mut self.codes);
-        let (all, within) = (squares(row), squares(&self.projected));
-        // What projecting takes from the squares of a vector within the basis is at most the basis's error times the square.
-        let outside = (all - within).max(0.0) + 2.0 * basis.error() * all;
-        let [norm, outside] = [all, outside].map(|square| INFLATION * scaled.scale * square.sqrt() + FLOOR);
-        Scaled { norm, residual: scaled.residual + SCALING * norm, outside, ..scaled }
+        let scale = self.width.scale(element, longest.sqrt()).min(MAX_SCALE);
+        let mut residual = 0f32;
+        for (elements, codes) in self.elements.chunks_exact(self.coded).zip(self.codes.chunks_exact_mut(self.coded)) {
+            residual = residual.max(round(elements, scale, codes));
+        }
+        let norm = INFLATION * scale * longest.sqrt() + FLOOR;
+        let outside = if self.basis.is_some() { INFLATION * scale * outside.sqrt() + FLOOR } else { 0.0 };
+        Scaled { scale, norm, residual: INFLATION * residual.sqrt() + SCALING * norm + FLOOR, outside }
     }
 }
 
@@ -98,60 +156,20 @@ fn squares(row: &[f32]) -> f32 {
     sum(sums)
 }
 
-/// Scales and rounds a row of bounded elements; `codes` has its length, rounded up to a multiple of [`PART`].
+/// Scales and rounds a row; the sum of the squares of what rounding took from it.
 #[inline(always)]
-fn quantise(row: &[f32], limits: Limits, codes: &mut [i8]) -> Scaled {
-    let max = largest(row);
-    let mut scale = (limits.code / max).min(MAX_SCALE);
-    if let Some((quads, largest)) = limits.block {
-        let mut square = 0f32;
-        for block in row.chunks(QUAD * quads) {
-            let (quads, rest) = block.as_chunks::<QUAD>();
-            let mut sums = [0f32; QUAD];
-            sums[..rest.len()].copy_from_slice(rest);
-            for sum in &mut sums {
-                *sum *= scale;
-                *sum *= *sum;
-            }
-            for quad in quads {
-                for k in 0..QUAD {
-                    let scaled = quad[k] * scale;
-                    sums[k] = scaled.mul_add(scaled, sums[k]);
-                }
-            }
-            // A lane of 16 bits has the products of two neighbours of each quad.
-            square = square.max((sums[0] + sums[1]).max(sums[2] + sums[3]));
-        }
-        if square > largest * largest {
-            scale *= largest / square.sqrt();
+fn round(row: &[f32], scale: f32, codes: &mut [i16]) -> f32 {
+    let mut residuals = [0f32; PART];
+    for (part, codes) in row.as_chunks::<PART>().0.iter().zip(codes.as_chunks_mut::<PART>().0) {
+        for k in 0..PART {
+            let scaled = part[k] * scale;
+            let rounded = scaled + ROUNDING;
+            codes[k] = rounded.to_bits() as i16;
+            let left = scaled - (rounded - ROUNDING);
+            residuals[k] = left.mul_add(left, residuals[k]);
         }
     }
-    let (mut norms, mut residuals) = ([0f32; PART], [0f32; PART]);
-    let (parts, rest) = row.as_chunks::<PART>();
-    let (codes, _) = codes.as_chunks_mut::<PART>();
-    for (part, codes) in parts.iter().zip(&mut *codes) {
-        round(part, scale, codes, &mut norms, &mut residuals);
-    }
-    if let Some(codes) = codes.get_mut(parts.len()) {
-        let mut last = [0f32; PART];
-        last[..rest.len()].copy_from_slice(rest);
-        round(&last, scale, codes, &mut norms, &mut residuals);
-    }
-    let norm = INFLATION * sum(norms).sqrt() + FLOOR;
-    Scaled { scale, norm, residual: INFLATION * sum(residuals).sqrt() + SCALING * norm + FLOOR, outside: 0.0 }
-}
-
-/// Scales and rounds a part of a row; adds the squares of its elements, and of what rounding took from them.
-#[inline(always)]
-fn round(part: &[f32; PART], scale: f32, codes: &mut [i8; PART], norms: &mut [f32; PART], residuals: &mut [f32; PART]) {
-    for k in 0..PART {
-        let scaled = part[k] * scale;
-        let rounded = scaled + ROUNDING;
-        codes[k] = rounded.to_bits() as i8;
-        let left = scaled - (rounded - ROUNDING);
-        norms[k] = scaled.mul_add(scaled, norms[k]);
-        residuals[k] = left.mul_add(left, residuals[k]);
-    }
+    sum(residuals)
 }
 
 #[inline(always)]
