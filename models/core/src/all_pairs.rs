@@ -160,10 +160,10 @@ const FEW: usize = 8;
 /// Scores are compared exactly as they are computed: that of a pair is the same number wherever it stands. A target whose score is
 /// NaN is behind all candidates, and a candidate's NaN is above no target.
 ///
-/// Tiles of scores are counted in registers and never stored. Where a sample says that it takes less time, 8-bit dot products with a
-/// bound of their error decide most scores, and f32 the others: the ranks are the same to the last bit. Nodes are taken in chunks, whose
-/// packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `1280 · dim` floats and 300 kB per thread, 8 bytes per
-/// pair, and `24 · dim²` bytes for embeddings of up to 512 elements are used.
+/// Tiles of scores are counted in registers and never stored. Where a sample says that it takes less time, dot products of 16 or 8 bits
+/// with a bound of their error decide most scores, and f32 the others: the ranks are the same to the last bit. Nodes are taken in chunks,
+/// whose packed embeddings take up to `memory` bytes, and at least 32 rows; besides, `1536 · dim` floats and 350 kB per thread, 8 bytes
+/// per pair, and `24 · dim²` bytes for embeddings of up to 512 elements are used.
 ///
 /// # Panics
 ///
